@@ -1,0 +1,351 @@
+"""Batches: texts in, ids out, both as one flat array and the starts of its rows.
+
+Row *i* of any ragged array is `flat[starts[i]:starts[i + 1]]`; no Python object per text exists inside gpu_tok.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple, overload
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from gpu_tok.errors import GpuTokError, TextError, TextTypeError
+
+Bytes = npt.NDArray[np.uint8]
+Ids = npt.NDArray[np.int32]
+Starts = npt.NDArray[np.int64]
+
+NO_STARTS: Starts = np.zeros(1, np.int64)
+
+
+class Ragged(NamedTuple):
+    """Rows of different lengths: row *i* is `flat[starts[i]:starts[i + 1]]`."""
+
+    flat: np.ndarray
+    starts: Starts
+
+    def row(self, index: int) -> np.ndarray:
+        return self.flat[self.starts[index] : self.starts[index + 1]]
+
+    @property
+    def count(self) -> int:
+        """The number of rows."""
+        return len(self.starts) - 1
+
+
+def starts_of(counts: npt.NDArray[Any]) -> Starts:
+    """Where each row begins, given how long each row is: an exclusive prefix sum with the total behind it."""
+    starts = np.zeros(len(counts) + 1, np.int64)
+    np.cumsum(counts, out=starts[1:])
+    return starts
+
+
+@dataclass(frozen=True)
+class TextBatch:
+    """Texts as UTF-8 in one array.
+
+    >>> TextBatch.of(["the cat", "sat"]).starts
+    array([ 0,  7, 10])
+
+    bytes: uint8[n]; starts: int64[texts + 1]. Made by hand, the bytes are taken to be valid UTF-8 only after
+    `validated()`; `of()` has already checked what it took in.
+    """
+
+    bytes: Bytes
+    starts: Starts
+    valid: bool = False
+
+    def __post_init__(self) -> None:
+        for name, array, kind in (("bytes", self.bytes, np.uint8), ("starts", self.starts, np.int64)):
+            if not isinstance(array, np.ndarray) or array.dtype != kind or array.ndim != 1:
+                raise GpuTokError(
+                    f"TextBatch.{name} is not a flat {np.dtype(kind)} array",
+                    f"pass numpy.asarray({name}, numpy.{np.dtype(kind)})",
+                )
+        if len(self.starts) == 0 or self.starts[0] < 0 or self.starts[-1] > len(self.bytes):
+            raise GpuTokError(
+                "TextBatch.starts does not lie within TextBatch.bytes",
+                "starts has one entry a text and one more, from 0 to at most len(bytes)",
+            )
+        if np.any(self.starts[1:] < self.starts[:-1]):
+            raise GpuTokError("TextBatch.starts goes down", "starts rises from row to row")
+
+    def __len__(self) -> int:
+        return len(self.starts) - 1
+
+    @property
+    def byte_count(self) -> int:
+        return int(self.starts[-1] - self.starts[0])
+
+    def text(self, row: int) -> str:
+        """One text as a Python string."""
+        return self.bytes[self.starts[row] : self.starts[row + 1]].tobytes().decode("utf-8", "replace")
+
+    def to_list(self) -> list[str]:
+        return [self.text(row) for row in range(len(self))]
+
+    @classmethod
+    def of(cls, texts: Any, invalid_utf8: Literal["error", "replace"] = "error") -> TextBatch:
+        """Takes texts in any form that `Tokenizer.encode_batch` accepts; raises `TextError` naming the row.
+
+        texts: list[str | bytes], a pyarrow (Large)String/(Large)Binary Array or ChunkedArray, or a TextBatch.
+        invalid_utf8: "replace" puts U+FFFD where bytes are no UTF-8, as `bytes.decode(errors="replace")` does.
+        """
+        if isinstance(texts, TextBatch):
+            return texts.validated(invalid_utf8)
+        if isinstance(texts, (str, bytes)):
+            raise TextTypeError(0, "encode_batch takes a list of texts, not one text", f"pass [{texts[:20]!r}]")
+        if isinstance(texts, (pa.Array, pa.ChunkedArray)):
+            return _from_arrow(texts).validated(invalid_utf8)
+        return _from_python(texts if isinstance(texts, (list, tuple)) else list(texts), invalid_utf8)
+
+    def validated(self, invalid_utf8: Literal["error", "replace"] = "error") -> TextBatch:
+        """This batch, or one with U+FFFD in the place of invalid bytes; raises `TextError` for the first bad row."""
+        if self.valid:
+            return self
+        if _is_utf8(self.bytes[self.starts[0] : self.starts[-1]]) and not self._splits_a_character():
+            return TextBatch(self.bytes, self.starts, valid=True)
+        rows = [self.bytes[self.starts[row] : self.starts[row + 1]].tobytes() for row in range(len(self))]
+        return _from_python(rows, invalid_utf8)
+
+    def _splits_a_character(self) -> bool:
+        inner = self.starts[(self.starts > self.starts[0]) & (self.starts < self.starts[-1])]
+        return bool(np.any((self.bytes[inner] & 0xC0) == 0x80))
+
+
+def _is_utf8(flat: Bytes) -> bool:
+    step = 1 << 30  # an Arrow string of 32-bit offsets holds less than 2 GiB
+    begin = 0
+    while begin < len(flat):
+        end = min(begin + step, len(flat))
+        while end < len(flat) and end > begin and (flat[end] & 0xC0) == 0x80:
+            end -= 1
+        offsets = pa.py_buffer(np.array([0, end - begin], np.int32))
+        text = pa.Array.from_buffers(pa.string(), 1, [None, offsets, pa.py_buffer(flat[begin:end])])
+        try:
+            text.validate(full=True)
+        except pa.ArrowInvalid:
+            return False
+        begin = end
+    return True
+
+
+def _from_arrow(texts: pa.Array | pa.ChunkedArray) -> TextBatch:
+    if texts.null_count:
+        row = next(index for index, text in enumerate(texts) if not text.is_valid)
+        raise TextTypeError(row, "is null", "drop or fill nulls first: array.drop_null() or array.fill_null('')")
+    if isinstance(texts, pa.ChunkedArray):
+        texts = texts.combine_chunks() if texts.num_chunks != 1 else texts.chunk(0)
+        if isinstance(texts, pa.ChunkedArray):  # no chunk, or more bytes than one array may hold
+            wide = pa.large_binary() if pa.types.is_binary(texts.type) else pa.large_string()
+            texts = texts.cast(wide).combine_chunks()
+    wide_types = {
+        pa.string(): np.int32,
+        pa.binary(): np.int32,
+        pa.large_string(): np.int64,
+        pa.large_binary(): np.int64,
+    }
+    if texts.type not in wide_types:
+        if pa.types.is_dictionary(texts.type) or texts.type in (pa.string_view(), pa.binary_view()):
+            return _from_arrow(texts.cast(pa.large_string()))
+        raise TextTypeError(
+            0, f"the Arrow array is of type {texts.type}", "cast it: array.cast(pyarrow.large_string())"
+        )
+    _validity, offsets, data = texts.buffers()
+    if len(texts) == 0 or offsets is None:
+        return TextBatch(np.zeros(0, np.uint8), NO_STARTS, valid=True)
+    starts = np.frombuffer(offsets, wide_types[texts.type])[texts.offset : texts.offset + len(texts) + 1]
+    flat = np.zeros(0, np.uint8) if data is None else np.frombuffer(data, np.uint8)
+    return TextBatch(flat, starts.astype(np.int64))
+
+
+def _from_python(texts: Sequence[Any], invalid_utf8: str) -> TextBatch:
+    try:
+        array = pa.array(texts, pa.large_string() if all(type(text) is str for text in texts) else pa.large_binary())
+    except (UnicodeEncodeError, pa.ArrowException, TypeError):
+        array = None
+    if array is not None and array.null_count == 0:
+        batch = _from_arrow(array)
+        if pa.types.is_large_string(array.type):
+            return TextBatch(batch.bytes, batch.starts, valid=True)
+        if _is_utf8(batch.bytes[batch.starts[0] : batch.starts[-1]]) and not batch._splits_a_character():
+            return TextBatch(batch.bytes, batch.starts, valid=True)
+    rows = [_utf8_row(row, text, invalid_utf8) for row, text in enumerate(texts)]
+    starts = starts_of(np.array([len(row) for row in rows], np.int64))
+    return TextBatch(np.frombuffer(b"".join(rows), np.uint8), starts, valid=True)
+
+
+def _utf8_row(row: int, text: Any, invalid_utf8: str) -> bytes:
+    if isinstance(text, str):
+        try:
+            return text.encode("utf-8")
+        except UnicodeEncodeError as error:
+            if invalid_utf8 == "replace":
+                return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace").encode("utf-8")
+            raise TextError(
+                row,
+                f"the lone surrogate U+{ord(text[error.start]):04X} at character {error.start} has no UTF-8 form",
+                'repair the text, or pass invalid_utf8="replace" to put U+FFFD in its place',
+            ) from None
+    if isinstance(text, (bytes, bytearray, memoryview)):
+        raw = bytes(text)
+        try:
+            raw.decode("utf-8")
+            return raw
+        except UnicodeDecodeError as error:
+            if invalid_utf8 == "replace":
+                return raw.decode("utf-8", "replace").encode("utf-8")
+            raise TextError(
+                row,
+                f"byte {raw[error.start]:#04x} at {error.start} is no UTF-8: {error.reason}",
+                'decode the bytes as what they are, or pass invalid_utf8="replace" to put U+FFFD in their place',
+            ) from None
+    raise TextTypeError(row, f"is {type(text).__name__}, not str or bytes", "every element of a batch is a text")
+
+
+@dataclass(frozen=True)
+class TypeIds:
+    """Which `token_type_ids` a row has: those of the special tokens before and after, and of the text between."""
+
+    prefix: tuple[int, ...] = ()
+    text: int = 0
+    suffix: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Padding:
+    """How rows are filled up: what is written, and on which side."""
+
+    pad_id: int = 0
+    pad_type_id: int = 0
+    side: Literal["left", "right"] = "right"
+
+
+class Padded(NamedTuple):
+    """Rectangles, int32[rows, width], as a model takes them."""
+
+    input_ids: Ids
+    attention_mask: Ids
+    token_type_ids: Ids
+
+
+@dataclass(frozen=True)
+class TokenBatch:
+    """The ids of a batch of texts, one row a text, in the order of the texts.
+
+    ids: int32[n]; starts: int64[rows + 1]. `counts` says how many ids of each row are not padding (int64[rows]).
+    """
+
+    ids: Ids
+    starts: Starts
+    counts: Starts
+    type_ids: TypeIds = field(default_factory=TypeIds)
+    padding: Padding = field(default_factory=Padding)
+
+    def __len__(self) -> int:
+        return len(self.starts) - 1
+
+    @overload
+    def __getitem__(self, row: int) -> Ids: ...
+    @overload
+    def __getitem__(self, row: slice) -> TokenBatch: ...
+    def __getitem__(self, row: int | slice) -> Ids | TokenBatch:
+        """The ids of one row (a view), or the batch of several rows."""
+        if isinstance(row, slice):
+            begin, end, step = row.indices(len(self))
+            if step != 1:
+                raise GpuTokError("a batch is sliced in steps of 1 only", "take rows one by one")
+            end = max(begin, end)
+            starts = self.starts[begin : end + 1]
+            ids = self.ids[starts[0] : starts[-1]]
+            return TokenBatch(ids, starts - starts[0], self.counts[begin:end], self.type_ids, self.padding)
+        index = row + len(self) if row < 0 else row
+        if not 0 <= index < len(self):
+            raise IndexError(f"row {row} of a batch of {len(self)}")
+        return self.ids[self.starts[index] : self.starts[index + 1]]
+
+    def __iter__(self) -> Iterator[Ids]:
+        return (self[row] for row in range(len(self)))
+
+    @property
+    def lengths(self) -> Starts:
+        """Ids in each row, padding included: int64[rows]."""
+        return np.diff(self.starts)
+
+    def to_list(self) -> list[list[int]]:
+        flat, starts = self.ids.tolist(), self.starts.tolist()
+        return [flat[begin:end] for begin, end in zip(starts, starts[1:], strict=False)]
+
+    def to_arrow(self) -> pa.LargeListArray:
+        """The rows as an Arrow `large_list<int32>` array, without a copy."""
+        return pa.LargeListArray.from_arrays(pa.array(self.starts), pa.array(self.ids))
+
+    def to_padded(self, length: int | None = None, pad_to_multiple_of: int | None = None) -> Padded:
+        """Lays the rows out as rectangles of the longest row's width; nothing is cut off.
+
+        length: at least this width. pad_to_multiple_of: the width is rounded up to a multiple of it. The pad id, its
+        type id and the side are those of the batch's `padding`.
+        """
+        width = int(self.lengths.max(initial=0))
+        width = max(width, length or 0)
+        if pad_to_multiple_of:
+            width = -(-width // pad_to_multiple_of) * pad_to_multiple_of
+        left = self.padding.side == "left"
+        column = np.arange(width)[None, :]
+        row_lengths, counts = self.lengths[:, None], self.counts[:, None]
+        begin = width - row_lengths if left else np.zeros_like(row_lengths)
+        stored = (column >= begin) & (column < begin + row_lengths)
+        input_ids = np.full((len(self), width), self.padding.pad_id, np.int32)
+        input_ids[stored] = self.ids[self.starts[0] : self.starts[-1]]
+        place = column - (width - counts) if left else column  # the place within the row, counted without padding
+        real = (place >= 0) & (place < counts)
+        types = np.full((len(self), width), self.padding.pad_type_id, np.int32)
+        types[real] = self.type_ids.text
+        for at, type_id in enumerate(self.type_ids.prefix):
+            types[real & (place == at)] = type_id
+        for at, type_id in enumerate(reversed(self.type_ids.suffix)):
+            types[real & (place == counts - 1 - at)] = type_id
+        return Padded(input_ids, real.astype(np.int32), types)
+
+
+def ragged_ids(rows: Any) -> Ragged:
+    """Ids to decode as flat int64 ids and starts: from a TokenBatch, a list of lists, arrays, or a 2-D array."""
+    if isinstance(rows, TokenBatch):
+        return Ragged(rows.ids.astype(np.int64), rows.starts)
+    if isinstance(rows, Ragged):
+        return Ragged(np.asarray(rows.flat, np.int64), np.asarray(rows.starts, np.int64))
+    if isinstance(rows, (pa.Array, pa.ChunkedArray)):
+        return _ragged_from_arrow(rows)
+    if isinstance(rows, np.ndarray) and rows.ndim == 2:
+        flat = _whole_numbers(0, rows.reshape(-1))
+        return Ragged(flat, np.arange(len(rows) + 1, dtype=np.int64) * rows.shape[1])
+    arrays = [_whole_numbers(row, np.asarray(ids)) for row, ids in enumerate(_iterable(rows))]
+    starts = starts_of(np.array([len(array) for array in arrays], np.int64))
+    return Ragged(np.concatenate(arrays) if arrays else np.zeros(0, np.int64), starts)
+
+
+def _iterable(rows: Any) -> Iterable[Any]:
+    if isinstance(rows, (str, bytes)) or not isinstance(rows, Iterable):
+        raise GpuTokError("decode_batch takes rows of ids", "pass a list of lists of int, or what encode_batch gave")
+    return rows
+
+
+def _whole_numbers(row: int, array: np.ndarray) -> np.ndarray:
+    if array.ndim == 1 and array.size == 0:
+        return np.zeros(0, np.int64)
+    if array.ndim != 1 or array.dtype.kind not in "iu":
+        raise GpuTokError(
+            f"row {row} is not a flat row of whole numbers", "decode_batch takes one row of ids a text: [[1, 2], [3]]"
+        )
+    return array.astype(np.int64)
+
+
+def _ragged_from_arrow(rows: pa.Array | pa.ChunkedArray) -> Ragged:
+    if isinstance(rows, pa.ChunkedArray):
+        rows = rows.combine_chunks() if rows.num_chunks != 1 else rows.chunk(0)
+    starts = np.asarray(rows.offsets).astype(np.int64)
+    return Ragged(_whole_numbers(0, np.asarray(rows.values)), starts)
