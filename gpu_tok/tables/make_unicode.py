@@ -122,6 +122,27 @@ def splitter_properties() -> dict[str, Property]:
     }
 
 
+def grapheme_properties() -> dict[str, Property]:
+    """Which code points share a grapheme cluster with a letter before (Extend, ZWJ, SpacingMark) or behind (Prepend).
+
+    Asks a `Precompiled` that knows only the key `a` and deletes it. It deletes the whole cluster `ac`, if c joins the
+    `a`; and of `ca` with an accent it leaves the accent, if c joins the `a` so that no cluster begins with `a`.
+    """
+    units = np.zeros(0x200, "<u4")  # a double array: index of a child = its parent's offset ^ its label
+    units[0] = 0x100 << 10
+    units[0x100 ^ ord("a")] = 1 << 10 | 1 << 8 | ord("a")
+    units[0x100 ^ ord("a") ^ 1] = 1 << 31
+    deletes_a = np.array(units.nbytes, "<u4").tobytes() + units.tobytes() + b"\0"
+    normalizer = normalizers.Precompiled(deletes_a)
+    every = [chr(c) for c in code_points() if chr(c) not in "a|"]
+
+    def differing(form: str) -> Property:
+        made = normalizer.normalize_str("".join(form.format(c) for c in every)).split("|")
+        return _where(dict(zip(map(ord, every), map(str.__ne__, every, made), strict=False)), lambda differs: differs)
+
+    return {"joins_left": differing("a{}|"), "joins_right": differing("{}a\u0301|")}
+
+
 def combining_classes(nfd: Images) -> npt.NDArray[np.uint8]:
     """Ranks of the combining classes: uint8[0x110000].
 
@@ -174,6 +195,7 @@ def make() -> dict[str, Any]:
     properties |= {"accent": _where(ask_images(normalizers.StripAccents()), lambda made: made == "")}
     properties |= {"starter": starter, "seconds": _where(dict.fromkeys(seconds, ""), lambda made: True)}
     properties |= {name: ask_pattern(pattern) for name, pattern in PATTERNS.items()}
+    properties |= grapheme_properties()
     members: dict[str, Any] = {"reference": np.array(tokenizers.__version__)}
     members |= {f"has_{name}": _run_lengths(has) for name, has in properties.items()}
     for name, made in images.items():
@@ -201,7 +223,7 @@ def _run_lengths(has: Property) -> npt.NDArray[np.uint32]:
     return np.diff(np.r_[0, borders, CODE_POINTS]).astype(np.uint32)
 
 
-def _where(images: Images, test: Callable[[str], bool]) -> Property:
+def _where(images: dict[int, Any], test: Callable[[Any], bool]) -> Property:
     found = np.zeros(CODE_POINTS, bool)
     found[[c for c, made in images.items() if test(made)]] = True
     return found

@@ -19,6 +19,7 @@ Properties, `has(name)`:
     added_w added_s                              the \\w of `single_word`, the \\s that `lstrip` and `rstrip` eat
     re_s re_w re_d re_L re_Lu re_Han ...         \\s \\w \\d \\p{L} \\p{Lu} \\p{Han} of `Split` with a `Regex`
     starter seconds                              combining class 0; the second of some composition
+    joins_left joins_right                       in one grapheme cluster with a letter before, behind it
 
 Images, `image(name)`: `lowercase`, `nfd`, `nfkd`, `nfc`, `nfkc`: what the normalizer makes of that code point alone.
 """
