@@ -1,0 +1,191 @@
+"""A pattern as a deterministic automaton whose states keep the order of the matcher's choices.
+
+A backtracking matcher tries its choices in an order and takes the first that leads to a match. An ordered list of
+threads does the same in one pass: all threads read a character together, and when one accepts, those behind it are
+dropped. Such a list is a state here, and reading the next atom (or the end of the text) settles two things at once:
+whether a match may end *before* that atom, which can hang on a look-ahead, and which state comes behind it.
+
+    ' ?a+|\\s+(?!\\S)|\\s+'      state            next = ' '        next = a         next = b or end
+    begin                        <all branches>   -> state 1        -> state 2       no match
+    state 1, behind ' '          a+, (?!), \\s+    -> state 3        -> state 2       accept
+    state 2, behind a            a+               accept           -> state 2, accept   accept
+
+The last accept that was met is the match, once no thread is left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from gpu_tok.tables.atoms import Atoms, Property
+
+BEGIN = 0  # the state in which each attempt to match begins
+NO_STATE = -1  # no thread is left
+MOST_STATES = 2000
+
+State = tuple[int, ...]
+
+
+class Read(NamedTuple):
+    """An instruction: read a character of a set."""
+
+    set: int
+    then: int
+
+
+class Fork(NamedTuple):
+    """An instruction: try these in order."""
+
+    choices: tuple[int, ...]
+
+
+class Ahead(NamedTuple):
+    """An instruction: the next character must be of a set; if negative, must not (the end of the text is fine)."""
+
+    set: int
+    negative: bool
+    then: int
+
+
+class Accept(NamedTuple):
+    """An instruction: a match may end here."""
+
+
+Instruction = Read | Fork | Ahead | Accept
+
+
+@dataclass(frozen=True)
+class Automaton:
+    """A matcher over atoms. State 0 (BEGIN) is where an attempt begins.
+
+    atom_of: uint8 or uint16[0x110000].
+    next_state: int32[states, atoms], NO_STATE where no thread reads the atom.
+    accepts: bool[states, atoms + 1]: a match may end before that atom; the last column is the end of the text.
+    """
+
+    atom_of: Atoms
+    next_state: npt.NDArray[np.int32]
+    accepts: npt.NDArray[np.bool_]
+
+    def find_matches(self, text: str) -> list[tuple[int, int]]:
+        """All matches, in characters, as a search from left to right finds them.
+
+        >>> compile_regex(r"\\s+(?!\\S)|a").find_matches("a   a")
+        [(0, 1), (1, 3), (4, 5)]
+        """
+        next_state, accepts = self.next_state.tolist(), self.accepts.tolist()
+        code_point = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
+        atoms = [*self.atom_of[code_point].tolist(), self.next_state.shape[1]]
+        matches, start = [], 0
+        while start < len(text):
+            end, at, state = start, start, BEGIN
+            while state != NO_STATE:
+                if accepts[state][atoms[at]]:
+                    end = at
+                if at == len(text):
+                    break
+                state = next_state[state][atoms[at]]
+                at += 1
+            if end > start:
+                matches.append((start, end))
+            start = max(end, start + 1)
+        return matches
+
+    def independent(self) -> npt.NDArray[np.bool_]:
+        """Between which atoms a text may be cut without changing a match: bool[atoms, atoms].
+
+        [a, b] holds if in every state behind an a, reading b leaves no thread and settles the same about accepting as
+        the end of the text does. Then every attempt that begins left of the cut ends as it would without the right
+        side, so that an attempt begins at the cut, as it would without the left side.
+        """
+        same = (self.accepts[:, :-1] == self.accepts[:, -1:]) & (self.next_state == NO_STATE)
+        return np.array([same[behind].all(0) for behind in self._states_behind()])
+
+    def never_inside(self) -> npt.NDArray[np.bool_]:
+        """Atoms that no match can hold: bool[atoms]."""
+        return (self.next_state == NO_STATE).all(0)
+
+    def always_inside(self) -> npt.NDArray[np.bool_]:
+        """Atoms that lie in a match whatever stands around them: bool[atoms].
+
+        An attempt begins at each character that no earlier match holds; here it must succeed for any text behind.
+        """
+        return np.array([self._always_accepts(state) for state in self.next_state[BEGIN]])
+
+    def _states_behind(self) -> list[npt.NDArray[np.int32]]:
+        reached = [np.unique(column) for column in self.next_state.T]
+        return [states[states != NO_STATE] for states in reached]
+
+    def _always_accepts(self, state: int) -> bool:
+        """Whether every text from a state on meets an accept before the threads end."""
+        waiting, seen = [state], {state}
+        while waiting:
+            state = waiting.pop()
+            if state == NO_STATE or not self.accepts[state, -1]:
+                return False
+            more = {int(behind) for behind in self.next_state[state][~self.accepts[state, :-1]]} - seen
+            waiting += more
+            seen |= more
+        return True
+
+
+def determine(
+    instructions: list[Instruction], begin: int, atom_of: Atoms, members: Property, refuse: Callable[[str], Exception]
+) -> Automaton:
+    """Makes the automaton of a pattern's instructions.
+
+    members: bool[sets, atoms]. `refuse` makes the exception for a pattern with too many states, or one that can match
+    the empty text (the search steps over such matches by rules of its own).
+    """
+    atoms = members.shape[1]
+    number: dict[State, int] = {(begin,): BEGIN}
+    states: list[State] = [(begin,)]
+    next_state, accepts = [], []
+    for state in states:  # grows as it runs
+        row, accepted = [], []
+        for atom in range(atoms + 1):
+            behind, accepting = _advance(instructions, state, members, atom)
+            accepted.append(accepting)
+            if atom < atoms:
+                if behind and behind not in number:
+                    number[behind] = len(states)
+                    states.append(behind)
+                row.append(number[behind] if behind else NO_STATE)
+        if len(states) > MOST_STATES:
+            raise refuse(f"an automaton of more than {MOST_STATES} states")
+        next_state.append(row)
+        accepts.append(accepted)
+    if any(accepts[BEGIN]):
+        raise refuse("a pattern that can match the empty text")
+    return Automaton(atom_of, np.array(next_state, np.int32), np.array(accepts, bool))
+
+
+def _advance(instructions: list[Instruction], state: State, members: Property, atom: int) -> tuple[State, bool]:
+    """One step of all threads, in order: the threads behind the atom, and whether one accepts before it."""
+    at_end = atom == members.shape[1]
+    behind: dict[int, None] = {}
+    seen: set[int] = set()
+    waiting = [*reversed(state)]
+    while waiting:
+        at = waiting.pop()
+        if at in seen:
+            continue  # an earlier thread is here already and is tried first
+        seen.add(at)
+        instruction = instructions[at]
+        if isinstance(instruction, Fork):
+            waiting += reversed(instruction.choices)
+        elif isinstance(instruction, Accept):
+            return tuple(behind), True
+        else:
+            held = not at_end and bool(members[instruction.set, atom])
+            if isinstance(instruction, Read):
+                if held:
+                    behind.setdefault(instruction.then)
+            elif held != instruction.negative:
+                waiting.append(instruction.then)
+    return tuple(behind), False
