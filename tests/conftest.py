@@ -1,0 +1,44 @@
+"""Fixtures: definitions by name and real texts, made once a session. What is absent skips its test, with the reason."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import corpora
+import oracle
+import pytest
+import vocabularies
+from package_vocabularies import Absent
+from tokenizers import Tokenizer
+
+
+@pytest.fixture(scope="session")
+def definition_text() -> Callable[[str], str]:
+    """`definition_text("own/bert")` is the text of a `tokenizer.json`; skips where it cannot be had."""
+
+    def text_or_skip(name: str) -> str:
+        try:
+            return vocabularies.text(name)
+        except Absent as absent:
+            pytest.skip(str(absent))
+
+    return text_or_skip
+
+
+@pytest.fixture(scope="session")
+def reference(definition_text: Callable[[str], str]) -> Callable[[str], Tokenizer]:
+    """`reference("own/bert")` is the oracle for a name, truncation and padding off; skips where it cannot be had."""
+    return lambda name: oracle.plain(definition_text(name))
+
+
+@pytest.fixture(scope="session")
+def real_texts() -> Callable[..., list[str]]:
+    """`real_texts("zh", 100_000)` gives that many bytes of real texts; skips where there are none."""
+
+    def texts_or_skip(language: str = "en", byte_count: int = 200_000) -> list[str]:
+        try:
+            return corpora.sample(language, byte_count)
+        except Absent as absent:
+            pytest.skip(str(absent))
+
+    return texts_or_skip
