@@ -38,7 +38,7 @@ def atoms_of(sets: Sequence[Property]) -> tuple[Atoms, Property]:
     return number[atom_of].astype(dtype), members.reshape(len(sets), len(number))
 
 
-def representatives(atom_of: Atoms) -> npt.NDArray[np.int64]:
+def representatives(atom_of: npt.NDArray[np.integer]) -> npt.NDArray[np.int64]:
     """The smallest code point of each atom: int64[atoms]."""
     smallest = np.empty(int(atom_of.max()) + 1, np.int64)
     smallest[atom_of[::-1]] = np.arange(CODE_POINTS)[::-1]  # of equal places the last one written stays

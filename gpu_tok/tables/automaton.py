@@ -26,7 +26,7 @@ from gpu_tok.tables.atoms import Atoms, Property
 
 BEGIN = 0  # the state in which each attempt to match begins
 NO_STATE = -1  # no thread is left
-MOST_STATES = 2000
+MOST_WORK = 400_000  # states times instructions: some seconds
 
 State = tuple[int, ...]
 
@@ -156,8 +156,8 @@ def determine(
                     number[behind] = len(states)
                     states.append(behind)
                 row.append(number[behind] if behind else NO_STATE)
-        if len(states) > MOST_STATES:
-            raise refuse(f"an automaton of more than {MOST_STATES} states")
+        if len(states) * len(instructions) > MOST_WORK:
+            raise refuse("a pattern with too many states")
         next_state.append(row)
         accepts.append(accepted)
     if any(accepts[BEGIN]):
