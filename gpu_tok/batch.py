@@ -5,6 +5,7 @@ Row *i* of any ragged array is `flat[starts[i]:starts[i + 1]]`; no Python object
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, overload
@@ -238,6 +239,7 @@ class TokenBatch:
     """The ids of a batch of texts, one row a text, in the order of the texts.
 
     ids: int32[n]; starts: int64[rows + 1]. `counts` says how many ids of each row are not padding (int64[rows]).
+    each_type_id: int32[n], where `type_ids` cannot say which type each id has.
     """
 
     ids: Ids
@@ -245,6 +247,7 @@ class TokenBatch:
     counts: Starts
     type_ids: TypeIds = field(default_factory=TypeIds)
     padding: Padding = field(default_factory=Padding)
+    each_type_id: Ids | None = None
 
     def __len__(self) -> int:
         return len(self.starts) - 1
@@ -262,7 +265,8 @@ class TokenBatch:
             end = max(begin, end)
             starts = self.starts[begin : end + 1]
             ids = self.ids[starts[0] : starts[-1]]
-            return TokenBatch(ids, starts - starts[0], self.counts[begin:end], self.type_ids, self.padding)
+            types = None if self.each_type_id is None else self.each_type_id[starts[0] : starts[-1]]
+            return TokenBatch(ids, starts - starts[0], self.counts[begin:end], self.type_ids, self.padding, types)
         index = row + len(self) if row < 0 else row
         if not 0 <= index < len(self):
             raise IndexError(f"row {row} of a batch of {len(self)}")
@@ -278,7 +282,7 @@ class TokenBatch:
 
     def to_list(self) -> list[list[int]]:
         flat, starts = self.ids.tolist(), self.starts.tolist()
-        return [flat[begin:end] for begin, end in zip(starts, starts[1:], strict=False)]
+        return [flat[begin:end] for begin, end in itertools.pairwise(starts)]
 
     def to_arrow(self) -> pa.LargeListArray:
         """The rows as an Arrow `large_list<int32>` array, without a copy."""
@@ -304,12 +308,18 @@ class TokenBatch:
         place = column - (width - counts) if left else column  # the place within the row, counted without padding
         real = (place >= 0) & (place < counts)
         types = np.full((len(self), width), self.padding.pad_type_id, np.int32)
+        if self.each_type_id is not None:
+            types[stored] = self.each_type_id
+        else:
+            self._write_type_ids(types, real, place)
+        return Padded(input_ids, real.astype(np.int32), types)
+
+    def _write_type_ids(self, types: Ids, real: npt.NDArray[np.bool_], place: Starts) -> None:
         types[real] = self.type_ids.text
         for at, type_id in enumerate(self.type_ids.prefix):
             types[real & (place == at)] = type_id
         for at, type_id in enumerate(reversed(self.type_ids.suffix)):
-            types[real & (place == counts - 1 - at)] = type_id
-        return Padded(input_ids, real.astype(np.int32), types)
+            types[real & (place == self.counts[:, None] - 1 - at)] = type_id
 
 
 def ragged_ids(rows: Any) -> Ragged:

@@ -25,6 +25,11 @@ class TextError(GpuTokError, ValueError):
     def __init__(self, row: int, finding: str, hint: str | None = None) -> None:
         super().__init__(f"text {row}: {finding}", hint)
         self.row = row
+        self._finding = finding
+
+    def in_row(self, row: int) -> TextError:
+        """The same error of another row: of the text that a chunk came from."""
+        return type(self)(row, self._finding, self.hint)
 
 
 class TextTypeError(TextError, TypeError):

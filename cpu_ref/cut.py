@@ -1,0 +1,108 @@
+"""bytes -> cuts: a bit for each byte at which a chunk begins.
+
+A cut is taken between two code points when the table of class pairs says so. Where 64 bytes are ASCII, they are looked
+up together: each byte gets a *before* byte (which lanes may be cut off behind it) and an *after* byte (its own lane),
+and a cut stands where the *before* of one byte and the *after* of the next share a bit.
+
+    bytes     t h e _ c a t ,        lanes: letter 1, space 2, punctuation 4
+    before    6 6 6 0 6 6 6 7        behind a letter: cut before spaces and punctuation
+    after     1 1 1 2 1 1 1 4
+    cuts            ^       ^        before[i - 1] & after[i] != 0
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from cpu_ref.compiled import inlined, kernel
+from cpu_ref.machine import LANES, classify, common_bits_mask, load_u8, non_ascii_mask
+from cpu_ref.utf8 import code_point_at, code_point_length
+
+BLOCK_WORDS = 64
+BLOCK = BLOCK_WORDS * LANES  # bytes that are cut in one go: they and their keys stay in the first two cache levels
+
+
+class CutTable(NamedTuple):
+    """The tables of this step; `gpu_tok.cut` makes them from `CutTables`.
+
+    class_of: uint8[0x110000]; taken: uint32[classes], bit b of row a: cut between a and b. before: uint8[classes], the
+    *before* byte of each class. ranges: uint8[RANGES, 4] as `machine.classify` reads them. has_lanes: 0 when ASCII
+    needs more lanes or ranges than there are, and all goes code point by code point.
+    """
+
+    class_of: np.ndarray
+    taken: np.ndarray
+    before: np.ndarray
+    ranges: np.ndarray
+    has_lanes: np.ndarray
+
+
+@inlined
+def cut_block(bytes, begin, count, last_class, skip, table, mask, before, after):
+    """Cuts `count` <= BLOCK bytes from `begin` on; fills one word of `mask` for each 64 bytes.
+
+    last_class: class of the code point before `begin`; skip: bytes at `begin` that end that code point. before, after:
+    scratch, uint8[BLOCK + 64]. Returns the same two for the next block.
+    """
+    address = bytes.ctypes.data + begin
+    readable = len(bytes) - begin
+    words = (count + LANES - 1) // LANES
+    before_address, after_address = before.ctypes.data, after.ctypes.data
+    ranges = table.ranges.ctypes.data
+    has_lanes = table.has_lanes[0] != 0
+    for word in range(words):
+        at = word * LANES
+        if has_lanes and at + LANES <= readable and non_ascii_mask(address + at) == 0:
+            classify(address + at, ranges, before_address + at + 1, after_address + at)
+            mask[word] = np.uint64(1)
+        else:
+            mask[word] = np.uint64(0)
+    for word in range(words):
+        at = word * LANES
+        width = min(LANES, count - at)
+        if mask[word] != 0:
+            before[at] = table.before[last_class]
+            cuts = common_bits_mask(before_address + at, after_address + at)
+            if width < LANES:
+                cuts &= (np.uint64(1) << np.uint64(width)) - np.uint64(1)
+            last_class = table.class_of[load_u8(address + at + width - 1)]
+            skip = 0
+        else:
+            cuts, last_class, skip = _cut_code_points(bytes, begin + at, width, last_class, skip, table)
+        mask[word] = cuts
+    return last_class, skip
+
+
+@inlined
+def _cut_code_points(bytes, begin, width, last_class, skip, table):
+    cuts = np.uint64(0)
+    at = skip
+    while at < width:
+        this_class = table.class_of[code_point_at(bytes, begin + at)]
+        taken = np.uint64(table.taken[last_class] >> np.uint32(this_class)) & np.uint64(1)
+        cuts |= taken << np.uint64(at)
+        last_class = this_class
+        at += code_point_length(bytes[begin + at])
+    return cuts, last_class, at - width
+
+
+@kernel
+def next_cut(bytes, begin, end, table):
+    """The first cut behind `begin` (exclusive) and before `end`; -1 where there is none. `begin` need not be the start
+    of a code point."""
+    at = begin
+    while at < end and bytes[at] & 0xC0 == 0x80:
+        at += 1
+    if at >= end:
+        return -1
+    last_class = table.class_of[code_point_at(bytes, at)]
+    at += code_point_length(bytes[at])
+    while at < end:
+        this_class = table.class_of[code_point_at(bytes, at)]
+        if table.taken[last_class] >> np.uint32(this_class) & np.uint32(1):
+            return at
+        last_class = this_class
+        at += code_point_length(bytes[at])
+    return -1

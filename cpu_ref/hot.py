@@ -1,0 +1,257 @@
+"""The hot path of one work unit: cut, look up, write ids.
+
+    bytes  --cut-->  chunks  --key, look up-->  rows  --write-->  ids
+
+It goes block by block, in three short loops that keep to the first two cache levels: where the chunks begin; their keys
+(and a prefetch of their rows); their rows and ids. A chunk that has no row is put on a list with the place where its
+ids belong; `cpu_ref.gather.insert` puts them there once the cold path has made them.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from cpu_ref.compiled import inlined, kernel
+from cpu_ref.cut import BLOCK, BLOCK_WORDS, cut_block
+from cpu_ref.intern import IN_POOL, INLINE_IDS, LONGEST_KEPT, SHORT, find_row, key_of, row_address
+from cpu_ref.machine import LANES, load_u64, load_u64_acquire, prefetch, store_u64, trailing_zeros
+
+MISS_START, MISS_LENGTH, MISS_FLAGS, MISS_PLACE, MISS_SECTION = range(5)
+MISS_FIELDS = 5
+KEY_WORDS = 3
+
+SECTION_LAST = 2  # gpu_tok.tables.ends; numba freezes globals, so it is written out and a test compares
+WHOLE = 16
+LONG_KEY = np.uint64((1 << 64) - 1)  # no row has it: chunks that do not fit a row are looked up one by one
+TEXT = -1  # the id of a section that is text; others are added tokens
+
+
+@kernel
+def encode_unit(bytes, section_start, section_id, section_flags, first_section, last_section, flag_mask, cut_table, table,
+                section_end_place, ids, misses):  # fmt: skip
+    """Encodes the sections `first_section` up to `last_section`, which lie one behind the other in `bytes`.
+
+    section_start: int64[sections + 1], section_id: int32[sections] (an added token's id, or TEXT), section_flags:
+    uint8[sections]; flag_mask: the flags that this tokenizer's keys need. section_end_place: int64[sections], written:
+    how many ids of this unit lie before the end of each section. ids (int32) and misses (int64[n, MISS_FIELDS]) are
+    buffers to start with; larger ones take their place when they are full.
+
+    Returns (ids, how many, misses, how many); the ids of misses are not among them yet.
+    """
+    begin, end = section_start[first_section], section_start[last_section]
+    mask = np.empty(BLOCK_WORDS, np.uint64)
+    before, after = np.empty(BLOCK + LANES, np.uint8), np.empty(BLOCK + LANES, np.uint8)
+    chunk_start = np.empty(BLOCK + 2, np.int64)
+    keys = np.empty((BLOCK + 2, KEY_WORDS), np.uint64)  # low, high, address of the first candidate row
+    empty_row = np.zeros(4, np.uint64)  # the row of chunks that the table never keeps: no key is like it
+    id_count, miss_count = 0, 0
+    text, readable_end = bytes.ctypes.data, len(bytes)
+    rows_address, last_row, pool_address = table.rows.ctypes.data, len(table.rows) // 4 - 1, table.keys.ctypes.data
+    keys_address, ids_address, no_row = keys.ctypes.data, ids.ctypes.data, empty_row.ctypes.data
+    section = first_section  # the section in which the open chunk lies
+    next_start = begin  # where the next section begins that the walk over chunks has not entered
+    open_start = begin
+    last_class, skip = 0, 0
+    block = begin
+    while block < end:
+        count = min(BLOCK, end - block)
+        last_class, skip = cut_block(bytes, block, count, last_class, skip, cut_table, mask, before, after)
+        _cut_at_sections(mask, block, count, section, last_section, section_start, section_id, section_flags)
+        chunk_start[0] = open_start
+        chunks = _list_chunks(mask, block, count, open_start, chunk_start)
+        if block + count == end:
+            chunk_start[chunks + 1] = end
+            chunks += 1
+        open_start = chunk_start[chunks]
+        if len(ids) < id_count + INLINE_IDS * chunks + 4:
+            ids = _grown(ids, id_count, INLINE_IDS * chunks + 4)
+            ids_address = ids.ctypes.data
+        if len(misses) < miss_count + chunks:
+            misses = _grown_rows(misses, miss_count, chunks)
+        _make_keys(text, readable_end, chunk_start, chunks, keys_address, rows_address, last_row, no_row)
+        chunk = 0
+        while chunk < chunks:
+            start = chunk_start[chunk]
+            if start == next_start:
+                section = _enter_section(
+                    section, start, last_section, section_start, section_end_place, id_count, begin
+                )
+                next_start = section_start[section + 1]
+                if section_id[section] != TEXT:
+                    ids[id_count] = section_id[section]
+                    id_count += 1
+                    chunk += 1
+                    continue
+            stop = chunks
+            flags = 0
+            if flag_mask != 0 or section_flags[section] & WHOLE:
+                flags = _flags_of(start, chunk_start[chunk + 1], section, section_start, section_flags, flag_mask)
+                stop = chunk + 1 if flag_mask & SECTION_LAST else stop
+            if flags == 0:
+                if next_start <= block + count:
+                    stop = min(stop, _first_chunk_from(chunk_start, chunk, chunks, next_start))
+                found_end, id_end = _write_found(keys_address, chunk, stop, ids_address, id_count)
+                id_count = id_end
+                chunk = found_end
+                if chunk == stop:
+                    continue
+                start = chunk_start[chunk]
+            length = chunk_start[chunk + 1] - start
+            row = 0
+            if flags < WHOLE and length <= LONGEST_KEPT and last_row >= 0:
+                low, high, mixed = key_of(text + start, readable_end - start, length, flags)
+                row = find_row(low, high, mixed, rows_address, last_row, pool_address, text + start, length)
+            if row == 0:
+                misses[miss_count, MISS_START], misses[miss_count, MISS_LENGTH] = start, length
+                misses[miss_count, MISS_FLAGS] = flags
+                misses[miss_count, MISS_PLACE], misses[miss_count, MISS_SECTION] = id_count, section
+                miss_count += 1
+                chunk += 1
+                continue
+            words = load_u64(row + 24)
+            found = np.int64(words >> np.uint64(32))
+            if found & IN_POOL:
+                found &= ~IN_POOL
+                room = found + INLINE_IDS * (chunks - chunk) + 4
+                if len(ids) < id_count + room:
+                    ids = _grown(ids, id_count, room)
+                    ids_address = ids.ctypes.data
+                at = np.int64(load_u64(row + 16) >> np.uint64(32))
+                for index in range(found):
+                    ids[id_count + index] = table.ids[at + index]
+            else:
+                store_u64(ids_address + 4 * id_count, load_u64(row + 16))
+                store_u64(ids_address + 4 * id_count + 8, words)
+            id_count += found
+            chunk += 1
+        block += count
+    if begin < end:
+        section = _enter_section(
+            section, end, first_section, last_section, section_start, section_end_place, id_count, begin
+        )
+    else:
+        section = first_section
+    for rest in range(section, last_section):
+        section_end_place[rest] = id_count
+    keys[0, 0] = empty_row[0]  # numba frees an array behind its last use, and their addresses were in use until here
+    return ids, id_count, misses, miss_count
+
+
+@inlined
+def _cut_at_sections(mask, block, count, section, last_section, section_start, section_id, section_flags):
+    """Cuts where sections begin, and nowhere inside added tokens and whole sections."""
+    while section < last_section and section_start[section] < block + count:
+        start, end = section_start[section], section_start[section + 1]
+        if start >= block and start < end:
+            mask[(start - block) // LANES] |= np.uint64(1) << np.uint64((start - block) % LANES)
+        if section_id[section] != TEXT or section_flags[section] & WHOLE:
+            for at in range(max(start + 1, block), min(end, block + count)):
+                mask[(at - block) // LANES] &= ~(np.uint64(1) << np.uint64((at - block) % LANES))
+        section += 1
+
+
+@inlined
+def _list_chunks(mask, block, count, open_start, chunk_start):
+    """Writes the starts of the chunks that begin in this block behind the open one; returns how many."""
+    chunks = 0
+    for word in range((count + LANES - 1) // LANES):
+        cuts = mask[word]
+        at = block + word * LANES
+        while cuts != 0:
+            start = at + np.int64(trailing_zeros(cuts))
+            cuts &= cuts - np.uint64(1)
+            chunks += start > open_start
+            chunk_start[chunks] = start
+    return chunks
+
+
+@inlined
+def _make_keys(text, readable_end, chunk_start, chunks, keys_address, rows_address, last_row, no_row):
+    """Writes the key of each chunk and the address of the row to look at first, and asks for that row."""
+    for chunk in range(chunks):
+        start = chunk_start[chunk]
+        length = chunk_start[chunk + 1] - start
+        key = keys_address + 8 * KEY_WORDS * chunk
+        row = no_row
+        if length <= SHORT and last_row >= 0:
+            low, high, mixed = key_of(text + start, readable_end - start, length, 0)
+            row = row_address(rows_address, last_row, mixed, 0)
+            prefetch(row)
+            store_u64(key, low)
+            store_u64(key + 8, high)
+        else:
+            store_u64(key + 8, LONG_KEY)
+        store_u64(key + 16, np.uint64(row))
+
+
+@inlined
+def _write_found(keys_address, chunk, stop, ids_address, id_count):
+    """Writes the ids of chunks as long as each is found in its first row, with its ids inline.
+
+    This is the loop that most of the time goes to. Returns the first chunk that needs more, and the new id count.
+    """
+    place = ids_address + 4 * id_count
+    while chunk < stop:
+        key = keys_address + 8 * KEY_WORDS * chunk
+        row = np.int64(load_u64(key + 16))
+        if load_u64_acquire(row + 8) != load_u64(key + 8) or load_u64(row) != load_u64(key):
+            break
+        words = load_u64(row + 24)
+        found = words >> np.uint64(32)
+        if found > INLINE_IDS:
+            break
+        store_u64(place, load_u64(row + 16))
+        store_u64(place + 8, words)
+        place += 4 * np.int64(found)
+        chunk += 1
+    return chunk, (place - ids_address) // 4
+
+
+@inlined
+def _first_chunk_from(chunk_start, low, high, start):
+    """The first of the chunks `low` up to `high` that begins at `start` or behind it."""
+    while low < high:
+        middle = (low + high) // 2
+        if chunk_start[middle] < start:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@inlined
+def _enter_section(section, start, last_section, section_start, section_end_place, id_count, begin):
+    """Closes the sections that end at `start` and returns the one that begins there."""
+    if start > begin:
+        section_end_place[section] = id_count
+        section += 1
+    while section < last_section and section_start[section + 1] <= start:
+        section_end_place[section] = id_count
+        section += 1
+    return section
+
+
+@inlined
+def _flags_of(start, end, section, section_start, section_flags, flag_mask):
+    flags = np.int64(section_flags[section])
+    if flags & WHOLE:
+        return flags
+    if start != section_start[section]:
+        flags &= SECTION_LAST
+    if end != section_start[section + 1]:
+        flags &= ~SECTION_LAST
+    return flags & flag_mask
+
+
+@inlined
+def _grown(ids, used, room):
+    larger = np.empty(max(len(ids) + len(ids) // 2, used + room), np.int32)
+    larger[:used] = ids[:used]
+    return larger
+
+
+@inlined
+def _grown_rows(misses, used, room):
+    larger = np.empty((max(2 * len(misses), used + room), MISS_FIELDS), np.int64)
+    larger[:used] = misses[:used]
+    return larger

@@ -1,0 +1,261 @@
+"""chunks -> entries: the table that maps the bytes of a chunk to its ids.
+
+A row is 32 bytes. A chunk of up to 15 bytes is its own key; longer keys and longer id lists lie in pools.
+
+    short key   |  15 bytes of the chunk        | length, flags |  id  |  id  |  id  | count |
+    long key    |  hash  |  length              | flags         | key_at | ids_at | - | count, IN_POOL |
+
+Rows are only ever added, by one writer at a time (the caller holds a lock), and published by a release store of the
+word that holds the length: a reader that sees it sees the whole row. No hash is taken as proof: keys are compared byte
+for byte.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from cpu_ref.compiled import inlined, kernel
+from cpu_ref.machine import fold_multiply, load_u8, load_u64, load_u64_acquire, store_u64, store_u64_release
+
+ROW_BYTES = 32
+SHORT = 15  # bytes of the longest key that lies in its row
+INLINE_IDS = 3
+PROBES = 16  # rows looked at before a chunk counts as not found
+LONGEST_KEPT = 256  # bytes of the longest chunk that the table keeps
+IN_POOL = 1 << 31  # bit of the count word: ids lie in the pool
+
+ROWS_USED, KEYS_USED, IDS_USED = 0, 1, 2  # places in `used`
+
+_SEED_LOW, _SEED_HIGH = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xD6E8FEB86659FD93)
+_LENGTH_SHIFT, _FLAGS_SHIFT = np.uint64(56), np.uint64(60)
+_LOW_MASK = np.array([(1 << min(64, 8 * n)) - 1 for n in range(SHORT + 1)], np.uint64)
+_HIGH_MASK = np.array([(1 << max(0, 8 * n - 64)) - 1 for n in range(SHORT + 1)], np.uint64)
+
+
+class InternTable(NamedTuple):
+    """rows: uint64[4 * capacity], the capacity a power of two (0 rows: nothing is kept); keys: uint8 pool;
+    ids: int32 pool; used: int64[3], how much of each is taken."""
+
+    rows: np.ndarray
+    keys: np.ndarray
+    ids: np.ndarray
+    used: np.ndarray
+
+
+@inlined
+def key_of(address, readable, length, flags):
+    """The two key words of the chunk at `address` and their hash: (low, high, hash). readable: bytes from there on
+    that may be read, which may be more than the chunk has."""
+    if length <= SHORT:
+        low, high = _sixteen_bytes(address, readable, length)
+        low &= _LOW_MASK[length]
+        high &= _HIGH_MASK[length]
+        high |= np.uint64(length) << _LENGTH_SHIFT
+    else:
+        low, high = _hash_bytes(address, length), np.uint64(length)
+    mixed = fold_multiply(low ^ _SEED_LOW, high ^ _SEED_HIGH)
+    return low, high | np.uint64(flags) << _FLAGS_SHIFT, mixed
+
+
+@inlined
+def _sixteen_bytes(address, readable, length):
+    if readable >= 16:
+        return load_u64(address), load_u64(address + 8)
+    low, high = np.uint64(0), np.uint64(0)
+    for at in range(min(length, 8)):
+        low |= np.uint64(load_u8(address + at)) << np.uint64(8 * at)
+    for at in range(8, length):
+        high |= np.uint64(load_u8(address + at)) << np.uint64(8 * at - 64)
+    return low, high
+
+
+@inlined
+def _hash_bytes(address, length):
+    mixed = _SEED_LOW ^ np.uint64(length)
+    at = 0
+    while at + 16 <= length:
+        mixed = fold_multiply(load_u64(address + at) ^ mixed, load_u64(address + at + 8) ^ _SEED_HIGH)
+        at += 16
+    mixed ^= load_u64(address + length - 16)
+    return fold_multiply(mixed ^ _SEED_HIGH, load_u64(address + length - 8) ^ _SEED_LOW)
+
+
+@inlined
+def is_row_of(row, low, high, keys_address, address, length):
+    """Is the row at this address the one of this key. keys_address: of the pool of long keys."""
+    if load_u64_acquire(row + 8) != high or load_u64(row) != low:
+        return False
+    if length <= SHORT:
+        return True
+    key_at = np.int64(load_u64(row + 16) & np.uint64(0xFFFFFFFF))
+    return same_bytes(keys_address + key_at, address, length)
+
+
+@inlined
+def same_bytes(left, right, length):
+    """Are two runs of bytes, given by their addresses, equal."""
+    at = 0
+    while at + 8 <= length:
+        if load_u64(left + at) != load_u64(right + at):
+            return False
+        at += 8
+    while at < length:
+        if load_u8(left + at) != load_u8(right + at):
+            return False
+        at += 1
+    return True
+
+
+@inlined
+def find_row(low, high, mixed, rows_address, last_row, keys_address, address, length):
+    """Address of the row of a chunk, or 0. Looks at up to `PROBES` rows and stops at the first empty one.
+
+    last_row: rows of the table minus one; -1 where it has none.
+    """
+    if last_row < 0:
+        return 0
+    for probe in range(PROBES):
+        row = row_address(rows_address, last_row, mixed, probe)
+        if is_row_of(row, low, high, keys_address, address, length):
+            return row
+        if load_u64_acquire(row + 8) == 0:
+            return 0
+    return 0
+
+
+@inlined
+def row_address(rows_address, last_row, mixed, probe):
+    """Where the `probe`-th candidate row of a hash lies."""
+    return rows_address + np.int64((mixed + np.uint64(probe)) & np.uint64(last_row)) * ROW_BYTES
+
+
+@kernel
+def publish(table, bytes, starts, flags, ids, id_starts, row_limit):
+    """Adds rows for chunks and their ids while there is room; returns how many found none.
+
+    bytes, starts: the chunks (uint8, int64[chunks + 1]); flags: uint8[chunks]; ids, id_starts: their ids (int32,
+    int64[chunks + 1]). row_limit: rows that may be taken. The caller lets one thread in at a time.
+    """
+    left_out = 0
+    for chunk in range(len(starts) - 1):
+        start, length = starts[chunk], starts[chunk + 1] - starts[chunk]
+        if length > LONGEST_KEPT or flags[chunk] > 15:
+            continue
+        if not _add_row(table, bytes, start, length, flags[chunk], ids, id_starts, chunk, row_limit):
+            left_out += 1
+    return left_out
+
+
+@inlined
+def _add_row(table, bytes, start, length, flags, ids, id_starts, chunk, row_limit):
+    count = id_starts[chunk + 1] - id_starts[chunk]
+    pooled_key = length if length > SHORT else 0
+    pooled_ids = count if count > INLINE_IDS or pooled_key > 0 else 0
+    used = table.used
+    if (
+        used[ROWS_USED] >= row_limit
+        or used[KEYS_USED] + pooled_key > len(table.keys)
+        or used[IDS_USED] + pooled_ids > len(table.ids)
+    ):
+        return False
+    address = bytes.ctypes.data + start
+    low, high, mixed = key_of(address, len(bytes) - start, length, flags)
+    row = _free_row(table, low, high, mixed, address, length)
+    if row <= 0:
+        return row == 0  # somebody else's row for the same chunk is as good
+    words = (np.uint64(0), np.uint64(count) << np.uint64(32))
+    if pooled_key > 0 or pooled_ids > 0:
+        key_at, ids_at = used[KEYS_USED], used[IDS_USED]
+        for at in range(pooled_key):
+            table.keys[key_at + at] = bytes[start + at]
+        for at in range(count):
+            table.ids[ids_at + at] = ids[id_starts[chunk] + at]
+        words = (np.uint64(key_at) | np.uint64(ids_at) << np.uint64(32), np.uint64(count | IN_POOL) << np.uint64(32))
+        used[KEYS_USED] += pooled_key
+        used[IDS_USED] += count
+    else:
+        words = _inline_words(ids, id_starts[chunk], count)
+    store_u64(row, low)
+    store_u64(row + 16, words[0])
+    store_u64(row + 24, words[1])
+    store_u64_release(row + 8, high)
+    used[ROWS_USED] += 1
+    return True
+
+
+@inlined
+def _inline_words(ids, at, count):
+    low, high = np.uint64(0), np.uint64(count) << np.uint64(32)
+    if count > 0:
+        low |= np.uint64(np.uint32(ids[at]))
+    if count > 1:
+        low |= np.uint64(np.uint32(ids[at + 1])) << np.uint64(32)
+    if count > 2:
+        high |= np.uint64(np.uint32(ids[at + 2]))
+    return low, high
+
+
+@inlined
+def _free_row(table, low, high, mixed, address, length):
+    """Address of the row to write; 0 when the chunk has a row already; -1 when all candidates are taken."""
+    rows_address, last_row, keys_address = table.rows.ctypes.data, len(table.rows) // 4 - 1, table.keys.ctypes.data
+    for probe in range(PROBES):
+        row = row_address(rows_address, last_row, mixed, probe)
+        if load_u64_acquire(row + 8) == 0:
+            return row
+        if is_row_of(row, low, high, keys_address, address, length):
+            return 0
+    return -1
+
+
+@kernel
+def number_distinct(bytes, misses, count):
+    """Numbers chunks so that equal ones (same bytes, same flags) share a number, in order of first appearance.
+
+    misses: int64[>= count, MISS_FIELDS] as `cpu_ref.hot` writes them. Returns (number: int32[count], first:
+    int64[distinct], the miss that a number was first given to).
+    """
+    capacity = 16
+    while capacity < 2 * count:
+        capacity *= 2
+    slots = np.full(capacity, -1, np.int32)
+    number, first = np.empty(count, np.int32), np.empty(count, np.int64)
+    distinct = 0
+    for miss in range(count):
+        start, length, flags = misses[miss, 0], misses[miss, 1], misses[miss, 2]
+        mixed = key_of(bytes.ctypes.data + start, len(bytes) - start, length, 0)[2]
+        slot = np.int64(mixed & np.uint64(capacity - 1))
+        while True:
+            other = slots[slot]
+            if other < 0:
+                slots[slot] = distinct
+                number[miss], first[distinct] = distinct, miss
+                distinct += 1
+                break
+            rival = first[other]
+            if (
+                misses[rival, 1] == length
+                and misses[rival, 2] == flags
+                and same_bytes(bytes.ctypes.data + misses[rival, 0], bytes.ctypes.data + start, length)
+            ):
+                number[miss] = other
+                break
+            slot = (slot + 1) & (capacity - 1)
+    return number, first[:distinct].copy()
+
+
+@kernel
+def collect_chunks(bytes, misses, first):
+    """The bytes, starts and flags of the misses `first`: (uint8[n], int64[chunks + 1], uint8[chunks])."""
+    starts = np.zeros(len(first) + 1, np.int64)
+    for index in range(len(first)):
+        starts[index + 1] = starts[index] + misses[first[index], 1]
+    flat, flags = np.empty(starts[-1], np.uint8), np.empty(len(first), np.uint8)
+    for index in range(len(first)):
+        begin = misses[first[index], 0]
+        flags[index] = misses[first[index], 2]
+        for at in range(starts[index + 1] - starts[index]):
+            flat[starts[index] + at] = bytes[begin + at]
+    return flat, starts, flags

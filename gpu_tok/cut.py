@@ -1,0 +1,109 @@
+"""text -> work units: the tables of the cut step, and where long texts are divided."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+
+from cpu_ref.cut import CutTable, next_cut
+from cpu_ref.machine import RANGES
+from gpu_tok.added_tokens import TEXT, Sections
+from gpu_tok.batch import Bytes, starts_of
+from gpu_tok.tables import ends
+from gpu_tok.tables.cuts import CutTables
+
+LANES_OF_BYTE = 8  # bits of a *before* or *after* byte
+FIRST_UNIT = 1 << 16  # bytes of the first work unit when nothing is known yet
+
+
+def lay_out(tables: CutTables) -> CutTable:
+    """The taken cuts as the kernel reads them: a word a class, and lanes for ASCII where they fit."""
+    taken = np.ascontiguousarray(tables.taken, np.bool_)
+    words = (taken.astype(np.uint64) << np.arange(taken.shape[1], dtype=np.uint64)).sum(axis=1).astype(np.uint32)
+    lanes = _lanes(tables.class_of[:128], taken)
+    before = np.zeros(len(taken), np.uint8)
+    ranges = np.zeros((RANGES, 4), np.uint8)
+    fits = lanes is not None
+    if lanes is not None:
+        before, after_of_class = lanes
+        ascii_class = tables.class_of[:128]
+        found = _ranges(np.stack([before[ascii_class], after_of_class[ascii_class]], axis=1))
+        fits = len(found) <= RANGES
+        if fits:
+            ranges[: len(found)] = found
+    class_of = np.ascontiguousarray(tables.class_of, np.uint8)
+    return CutTable(class_of, words, before, ranges.reshape(-1), np.array([fits], np.int64))
+
+
+def _lanes(ascii_class: np.ndarray, taken: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
+    """A *before* and an *after* byte for each class: classes that are cut off behind the same ones share a lane."""
+    before, after = np.zeros(len(taken), np.uint8), np.zeros(len(taken), np.uint8)
+    columns = {taken[:, a_class].tobytes() for a_class in np.unique(ascii_class) if taken[:, a_class].any()}
+    if len(columns) > LANES_OF_BYTE:
+        return None
+    for lane, column in enumerate(sorted(columns)):
+        behind = np.frombuffer(column, np.bool_)
+        before[behind] |= 1 << lane
+        after[(taken == behind[:, None]).all(axis=0)] = 1 << lane
+    return before, after
+
+
+def _ranges(values: np.ndarray) -> np.ndarray:
+    """Runs of equal value pairs among the 128 ASCII bytes, those of zeros left out: (first, last - first, values)."""
+    change = np.flatnonzero((values[1:] != values[:-1]).any(axis=1)) + 1
+    first = np.concatenate([[0], change])
+    last = np.concatenate([change - 1, [127]])
+    runs = np.column_stack([first, last - first, values[first]])
+    return runs[values[first].any(axis=1)].astype(np.uint8)
+
+
+def divide_long(sections: Sections, bytes: Bytes, table: CutTable, unit_bytes: int) -> Sections:
+    """Divides sections of more than two units at cuts, so that one huge text keeps all workers busy.
+
+    The parts keep the end flags of the ends that they have.
+    """
+    lengths = np.diff(sections.start)
+    divisible = (sections.id == TEXT) & (sections.flags & ends.WHOLE == 0)
+    long = np.flatnonzero((lengths > 2 * unit_bytes) & divisible)
+    if len(long) == 0:
+        return sections
+    inside = [_cuts_every(bytes, *sections.start[index : index + 2].tolist(), table, unit_bytes) for index in long]
+    counts = np.ones(len(lengths), np.int64)
+    counts[long] += [len(cuts) for cuts in inside]
+    first = starts_of(counts)
+    flags = np.repeat(sections.flags, counts)
+    start = np.empty(first[-1] + 1, np.int64)
+    start[first] = sections.start
+    for index, cuts in zip(long, inside, strict=True):
+        begin, end = first[index], first[index + 1]
+        start[begin + 1 : end] = cuts
+        flags[begin + 1 : end] &= ends.SECTION_LAST
+        flags[begin : end - 1] &= ~np.uint8(ends.SECTION_LAST)
+    return Sections(start, np.repeat(sections.id, counts), flags, first[sections.row_section])
+
+
+def _cuts_every(bytes: Bytes, begin: int, end: int, table: CutTable, step: int) -> list[int]:
+    cuts = []
+    at = next_cut(bytes, begin + step, end, table)
+    while at >= 0:
+        cuts.append(at)
+        at = next_cut(bytes, at + step, end, table) if at + step < end else -1
+    return cuts
+
+
+def units_of(sections: Sections, unit_bytes: int, ramp: bool) -> list[tuple[int, int]]:
+    """Work units: ranges of sections of about `unit_bytes`, none empty.
+
+    ramp: begin with small ones and double them, so that an empty table has learnt the frequent chunks before the
+    large ones come.
+    """
+    start = sections.start
+    edges = np.arange(start[0], start[-1], unit_bytes)
+    if ramp:
+        sizes = np.minimum(unit_bytes, FIRST_UNIT << np.arange(20))
+        early = start[0] + np.cumsum(sizes[sizes < unit_bytes])
+        edges = np.concatenate([start[:1], early, np.arange(early[-1] + unit_bytes, start[-1], unit_bytes)])
+    firsts = np.unique(np.append(np.searchsorted(start[:-1], edges[edges < start[-1]]), len(start) - 1))
+    firsts[0] = 0
+    return [(int(first), int(last)) for first, last in itertools.pairwise(firsts)]

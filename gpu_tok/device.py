@@ -1,0 +1,72 @@
+"""Where the steps run: which device is taken and why, and the threads of the CPU path."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from gpu_tok.errors import DeviceError, NotYetError
+
+DEVICES = ("auto", "cpu")
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The device that was taken, and the reason in words."""
+
+    name: str
+    reason: str
+
+
+def choose(device: str) -> Choice:
+    """Picks the device for `device=`; raises `DeviceError` for a name that is none.
+
+    >>> choose("auto")
+    Choice(name='cpu', reason='the CUDA path is not built yet')
+    """
+    if device == "cpu":
+        return Choice("cpu", "asked for")
+    if device == "auto":
+        return Choice("cpu", "the CUDA path is not built yet")
+    if device in ("cuda", "emulated"):
+        raise NotYetError(f'device="{device}" is not built yet', 'use device="cpu" or device="auto"')
+    raise DeviceError(f"device={device!r} is no device", f"one of {', '.join(map(repr, DEVICES))}")
+
+
+class Workers:
+    """A pool of threads for work units; one thread runs them in the caller's own.
+
+    The pool is made when it is first needed, and made again in a process that was forked: threads do not come along.
+    """
+
+    def __init__(self, count: int | None = None) -> None:
+        """count: threads; None takes one for each core that this process may use."""
+        if count is not None and count < 1:
+            raise DeviceError(f"workers={count} is not a number of threads", "pass 1 or more, or None for all cores")
+        self.count = count or usable_cores()
+        self._pool: ThreadPoolExecutor | None = None
+        self._pool_process = 0
+
+    def map(self, function: Callable[..., T], items: Iterable[Any]) -> list[T]:
+        """function(item) for all items, in their order; the first error of any is raised."""
+        items = list(items)
+        if self.count == 1 or len(items) < 2:
+            return [function(item) for item in items]
+        if self._pool is None or self._pool_process != os.getpid():
+            self._pool = ThreadPoolExecutor(self.count, thread_name_prefix="gpu_tok")
+            self._pool_process = os.getpid()
+        futures = [self._pool.submit(function, item) for item in items]
+        try:
+            return [future.result() for future in futures]
+        finally:
+            for future in futures:
+                future.cancel()
+
+
+def usable_cores() -> int:
+    """Cores that this process may run on."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

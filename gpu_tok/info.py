@@ -1,0 +1,163 @@
+"""What a tokenizer is made of: sizes, grades and their reasons, cuts, and memory."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import tokenizers
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.table import Table
+
+from gpu_tok.tables.cuts import CutTables
+
+if TYPE_CHECKING:
+    from gpu_tok.tokenizer import Tokenizer
+
+GRADES = {1: "native", 3: "reference"}
+
+
+@dataclass(frozen=True)
+class Grade:
+    """How a part runs, and why it is not better."""
+
+    grade: int
+    name: str
+    reasons: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Cuts:
+    """The classes of code points, with a sample of each, and the class pairs that are cut.
+
+    certified and taken: (class before, class behind) pairs.
+    """
+
+    classes: tuple[str, ...]
+    certified: tuple[tuple[int, int], ...]
+    taken: tuple[tuple[int, int], ...]
+    flags: int
+    reasons: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Info:
+    """See `Tokenizer.info`. Prints as a table with `rich.print`."""
+
+    model: str
+    fingerprint: str
+    reference: str
+    device: str
+    device_reason: str
+    workers: int
+    vocabulary: int
+    added_tokens: int
+    normalizer: tuple[str, ...]
+    pre_tokenizer: tuple[str, ...]
+    post_processor: str
+    decoder_type: str
+    encode: Grade
+    decode: Grade
+    cuts: Cuts
+    table_bytes: int
+    table_bytes_used: int
+    table_rows_used: int
+    generation: int
+    notes: tuple[str, ...] = field(default=())
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        yield self._facts()
+        yield self._cut_pairs()
+
+    def _facts(self) -> Table:
+        table = Table(show_header=False, box=None, pad_edge=False)
+        table.add_column(style="bold")
+        table.add_column(overflow="fold")
+        table.add_row("model", f"{self.model}, {self.vocabulary:,} pieces, {self.added_tokens:,} added tokens")
+        table.add_row("normalizer", ", ".join(self.normalizer) or "none")
+        table.add_row("pre_tokenizer", ", ".join(self.pre_tokenizer) or "none")
+        table.add_row("post_processor", self.post_processor)
+        table.add_row("decoder", self.decoder_type)
+        table.add_row("device", f"{self.device} ({self.device_reason}), {self.workers} workers")
+        for name, part in (("encode", self.encode), ("decode", self.decode)):
+            table.add_row(name, "\n".join((f"grade {part.grade}: {part.name}", *part.reasons)))
+        table.add_row("cuts", self._cut_summary())
+        table.add_row("table", self._table_summary())
+        table.add_row("fingerprint", self.fingerprint)
+        table.add_row("reference", self.reference)
+        return table
+
+    def _cut_summary(self) -> str:
+        count = len(self.cuts.classes)
+        line = f"{count} classes, {len(self.cuts.certified)} pairs certified, {len(self.cuts.taken)} taken"
+        return "\n".join((line, *self.cuts.reasons))
+
+    def _table_summary(self) -> str:
+        used, budget = self.table_bytes_used / 2**20, self.table_bytes / 2**20
+        return f"{self.table_rows_used:,} chunks, {used:.1f} of {budget:.0f} MiB, generation {self.generation}"
+
+    def _cut_pairs(self) -> Table:
+        """A square of class pairs: C certified and taken, c certified only, a dot for none."""
+        table = Table(title="cuts (row | column): C taken, c certified", box=None, pad_edge=False, title_justify="left")
+        table.add_column("class", style="bold")
+        for index in range(len(self.cuts.classes)):
+            table.add_column(str(index), justify="center")
+        table.add_column("like")
+        for row, sample in enumerate(self.cuts.classes):
+            marks = [self._mark(row, column) for column in range(len(self.cuts.classes))]
+            table.add_row(str(row), *marks, sample)
+        return table
+
+    def _mark(self, row: int, column: int) -> str:
+        pair = (row, column)
+        return "C" if pair in self.cuts.taken else "c" if pair in self.cuts.certified else "·"
+
+
+def info_of(tokenizer: Tokenizer) -> Info:
+    """Collects what `Tokenizer.info` shows."""
+    definition, cold, decoder, table = tokenizer.definition, tokenizer.cold, tokenizer.decoder, tokenizer.table
+    return Info(
+        model=definition.model["type"],
+        fingerprint=definition.fingerprint,
+        reference=f"tokenizers {tokenizers.__version__}",
+        device=tokenizer.device.name,
+        device_reason=tokenizer.device.reason,
+        workers=tokenizer.workers.count,
+        vocabulary=len(definition.vocab),
+        added_tokens=len(definition.added_tokens),
+        normalizer=tuple(part["type"] for part in definition.normalizers),
+        pre_tokenizer=tuple(part["type"] for part in definition.pre_tokenizers),
+        post_processor=_type_of(definition.post_processor),
+        decoder_type=_type_of(definition.decoder),
+        encode=Grade(cold.grade, GRADES[cold.grade], tuple(cold.reasons)),
+        decode=Grade(decoder.grade, GRADES[decoder.grade], tuple(decoder.reasons)),
+        cuts=_cuts(tokenizer.cuts),
+        table_bytes=table.budget,
+        table_bytes_used=table.bytes_used,
+        table_rows_used=table.rows_used,
+        generation=table.generation,
+    )
+
+
+def _type_of(part: dict[str, Any] | None) -> str:
+    return "none" if part is None else part["type"]
+
+
+def _cuts(tables: CutTables) -> Cuts:
+    classes = tuple(_sample(tables, index) for index in range(len(tables.certified)))
+    certified, taken = (
+        tuple((int(left), int(right)) for left, right in np.argwhere(pairs))
+        for pairs in (tables.certified, tables.taken)
+    )
+    return Cuts(classes, certified, taken, tables.flags, tables.reasons)
+
+
+def _sample(tables: CutTables, index: int) -> str:
+    members = np.flatnonzero(tables.class_of == index)
+    members = members[(members < 0xD800) | (members > 0xDFFF)]
+    shown = [ascii(chr(member))[1:-1] if not chr(member).isprintable() else chr(member) for member in members[:12]]
+    return f"{' '.join(shown)}{' ...' if len(members) > 12 else ''} ({len(members):,} code points)"

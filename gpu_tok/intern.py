@@ -1,0 +1,131 @@
+"""chunks -> entries: the table that outlives batches, within a budget of bytes."""
+
+from __future__ import annotations
+
+import threading
+from typing import NamedTuple
+
+import numpy as np
+
+from cpu_ref.cut import CutTable
+from cpu_ref.gather import insert
+from cpu_ref.hot import MISS_FIELDS, MISS_SECTION, encode_unit
+from cpu_ref.intern import (
+    IDS_USED,
+    KEYS_USED,
+    PROBES,
+    ROW_BYTES,
+    ROWS_USED,
+    InternTable,
+    collect_chunks,
+    number_distinct,
+    publish,
+)
+from gpu_tok.added_tokens import Sections
+from gpu_tok.batch import Bytes, Ids, Ragged, Starts
+from gpu_tok.cold import ColdPath
+from gpu_tok.errors import TextError
+
+LOAD = 2  # rows a taken row: at most every second one is taken, so most chunks are found at the first look
+RENEW_SHARE = 0.05  # misses per id above which a full table no longer pays ...
+RENEW_UNITS = 16  # ... when it stays so for as many work units
+
+
+class Table:
+    """What all workers look chunks up in. Any of them may read at any time; one at a time adds rows.
+
+    The arrays of an old generation stay valid for whoever still reads them. Results never depend on what a table holds:
+    a chunk that is not found is encoded again. It has its full size from the start, since pages that nothing was
+    written to cost nothing, and since the chunks that come first, the frequent ones, then get the first looks.
+    """
+
+    def __init__(self, budget: int) -> None:
+        """budget: bytes; half of it for rows, a quarter each for the pools of keys and ids. 0 keeps nothing."""
+        self.budget = budget
+        rows = budget // 2 // ROW_BYTES
+        self._capacity = 1 << (rows.bit_length() - 1) if rows >= PROBES else 0
+        self._pool_bytes = min(budget // 4, 1 << 31) if self._capacity else 0
+        self._lock = threading.Lock()
+        self.generation = 0
+        self._stale_units = 0
+        self.arrays = self._empty()
+
+    def learn(self, chunks: Ragged, flags: np.ndarray, ids: Ragged, misses: int, id_count: int) -> None:
+        """Adds chunks and their ids. misses, id_count: of the work unit that they come from."""
+        if not self._capacity:
+            return
+        with self._lock:
+            left_out = publish(
+                self.arrays, chunks.flat, chunks.starts, flags, ids.flat, ids.starts, self._capacity // LOAD
+            )
+            stale = left_out > 0 and misses > RENEW_SHARE * id_count
+            self._stale_units = self._stale_units + 1 if stale else 0
+            if self._stale_units >= RENEW_UNITS:
+                self._begin_generation()
+
+    def clear(self) -> None:
+        """Forgets everything: the next batch is cold."""
+        with self._lock:
+            self._begin_generation()
+
+    def after_fork(self) -> None:
+        """In a child process: the lock may have been held by a thread that does not exist here."""
+        self._lock = threading.Lock()
+
+    @property
+    def rows_used(self) -> int:
+        return int(self.arrays.used[ROWS_USED])
+
+    @property
+    def bytes_used(self) -> int:
+        """Bytes of memory that hold something: all rows, and the used part of the pools."""
+        used = self.arrays.used
+        return self.arrays.rows.nbytes + int(used[KEYS_USED]) + 4 * int(used[IDS_USED])
+
+    def _begin_generation(self) -> None:
+        self.generation += 1
+        self._stale_units = 0
+        self.arrays = self._empty()
+
+    def _empty(self) -> InternTable:
+        rows = np.zeros(ROW_BYTES // 8 * self._capacity, np.uint64)
+        keys, ids = np.empty(self._pool_bytes, np.uint8), np.empty(self._pool_bytes // 4, np.int32)
+        return InternTable(rows, keys, ids, np.zeros(3, np.int64))
+
+
+class Encoder(NamedTuple):
+    """What turns chunks into ids: where they are cut, what is known of them, and who encodes new ones."""
+
+    cut_table: CutTable
+    table: Table
+    cold: ColdPath
+
+
+def encode_sections(unit: tuple[int, int], text: Bytes, sections: Sections, end_place: Starts, encoder: Encoder) -> Ids:
+    """The ids of one work unit: those of known chunks from the table, those of new ones from the cold path.
+
+    unit: first section and one past the last. end_place: int64[sections], written: ids of the unit before the end of
+    each section.
+    """
+    first, last = unit
+    byte_count = int(sections.start[last] - sections.start[first])
+    ids, id_count, misses, miss_count = encode_unit(
+        text, sections.start, sections.id, sections.flags, first, last, encoder.cold.flags, encoder.cut_table,
+        encoder.table.arrays, end_place, np.empty(byte_count // 3 + 64, np.int32), np.empty((64, MISS_FIELDS), np.int64),
+    )  # fmt: skip
+    if miss_count == 0:
+        return ids[:id_count]
+    number, first_miss = number_distinct(text, misses, miss_count)
+    flat, starts, flags = collect_chunks(text, misses, first_miss)
+    chunks = Ragged(flat, starts)
+    try:
+        late = encoder.cold.encode(chunks, flags)
+    except TextError as error:
+        raise error.in_row(_row_of(sections, misses[first_miss[error.row], MISS_SECTION])) from None
+    ids = insert(ids, id_count, misses, number, late.flat, late.starts, end_place, first, last)
+    encoder.table.learn(chunks, flags, late, miss_count, len(ids))
+    return ids
+
+
+def _row_of(sections: Sections, section: int) -> int:
+    return int(np.searchsorted(sections.row_section, section, side="right")) - 1

@@ -1,0 +1,188 @@
+"""`Tokenizer`: what people import."""
+
+from __future__ import annotations
+
+import os
+import weakref
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+import tokenizers
+
+from gpu_tok import added_tokens, cut, pipeline
+from gpu_tok.batch import Padding, TextBatch, TokenBatch, TypeIds, ragged_ids
+from gpu_tok.cold import ColdPath
+from gpu_tok.decode import Decoder
+from gpu_tok.device import Workers, choose
+from gpu_tok.errors import DefinitionError, NotYetError
+from gpu_tok.explain import Explanation, explain
+from gpu_tok.info import Info, info_of
+from gpu_tok.intern import Encoder, Table
+from gpu_tok.postprocess import plan_of, resolve
+from gpu_tok.tables.cuts import CutTables, derive
+from gpu_tok.tables.definition import Definition
+from gpu_tok.tables.postprocess import Pad, Template, compile_postprocess, resolve_padding
+from gpu_tok.tables.refusal import CannotCompile
+from gpu_tok.whole import encode_whole
+
+TABLE_BYTES = 128 << 20
+
+InvalidUtf8 = Literal["error", "replace"]
+_LATER = "gpu_tok encodes single texts to ids; until then ask the reference: tokenizers.Tokenizer.encode_batch"
+
+
+class Tokenizer:
+    """A batch tokenizer that gives exactly the ids of Hugging Face `tokenizers` for the same `tokenizer.json`.
+
+    >>> tok = Tokenizer.from_file("tokenizer.json")
+    >>> tok.encode_batch(["The cat sat.", ""]).to_list()
+    [[101, 1996, 4937, 2938, 1012, 102], [101, 102]]
+
+    device: "cpu", or "auto" (the best there is; `tok.device` says which and why). workers: threads, None for one a
+    core. table_bytes: memory for chunks that were seen before; any value gives the same ids, 0 keeps none. fallback:
+    "error" refuses a tokenizer whose cold path is not native, "reference" runs those parts through the reference.
+
+    A tokenizer may be used from several threads, and in processes forked after use.
+    """
+
+    def __init__(
+        self,
+        definition: Definition,
+        device: str = "auto",
+        workers: int | None = None,
+        table_bytes: int = TABLE_BYTES,
+        fallback: Literal["reference", "error"] = "reference",
+    ) -> None:
+        self.definition = definition
+        self.device = choose(device)
+        self.workers = Workers(workers)
+        self.cuts: CutTables = derive(definition)
+        self.cold = ColdPath(definition, fallback=fallback)
+        self.added_tokens = added_tokens.compile_tokens(definition)
+        self.table = Table(table_bytes)
+        self._encoder = Encoder(cut.lay_out(self.cuts), self.table, self.cold)
+        _renew_after_fork(self.table)
+
+    @classmethod
+    def from_file(cls, path: str | Path, **options: Any) -> Tokenizer:
+        """Loads a `tokenizer.json`; options as for `Tokenizer`."""
+        return cls(Definition.from_file(path), **options)
+
+    @classmethod
+    def from_str(cls, text: str, **options: Any) -> Tokenizer:
+        """Takes the text of a `tokenizer.json`; options as for `Tokenizer`."""
+        return cls(Definition.from_str(text), **options)
+
+    @classmethod
+    def from_reference(cls, reference: tokenizers.Tokenizer, **options: Any) -> Tokenizer:
+        """Takes a tokenizer of the reference as it is now; later changes to it are not seen."""
+        return cls.from_str(reference.to_str(), **options)
+
+    @classmethod
+    def from_pretrained(cls, name: str, revision: str = "main", token: str | None = None, **options: Any) -> Tokenizer:
+        """Loads the `tokenizer.json` of a model on the Hugging Face hub, as the reference does."""
+        try:
+            reference = tokenizers.Tokenizer.from_pretrained(name, revision=revision, token=token)
+        except Exception as error:  # the reference raises bare Exception
+            raise DefinitionError(
+                f"{name}: the hub gave no tokenizer: {error}",
+                "check the name and the network, or download the tokenizer.json and use Tokenizer.from_file",
+            ) from error
+        return cls.from_reference(reference, **options)
+
+    def encode_batch(
+        self,
+        texts: Any,
+        add_special_tokens: bool = True,
+        truncation: bool | None = None,
+        max_length: int | None = None,
+        padding: Literal["longest", "max_length", False] | None = None,
+        pad_to_multiple_of: int | None = None,
+        pad_id: int | None = None,
+        *,
+        invalid_utf8: InvalidUtf8 = "error",
+        text_pairs: None = None,
+        stride: None = None,
+        return_overflowing_tokens: Literal[False] = False,
+        return_offsets: Literal[False] = False,
+        return_word_ids: Literal[False] = False,
+    ) -> TokenBatch:
+        """The ids of a batch of texts.
+
+        texts: list[str | bytes], a pyarrow (Large)String/(Large)Binary Array or ChunkedArray, or a TextBatch.
+        truncation, padding: None (the default) does what the file says, as the reference does, so that the same file
+        gives the same ids in both; False switches it off whatever the file says. truncation=True cuts to `max_length`
+        (or the file's). padding="longest" fills rows up to the longest of the batch, "max_length" to `max_length`,
+        both to a multiple of `pad_to_multiple_of`, with `pad_id` (else the file's, else 0, as in the reference).
+        invalid_utf8: "replace" puts U+FFFD where bytes are no UTF-8 and where a str has a lone surrogate.
+
+        Pairs, stride and overflow, offsets and word ids come later: asking for them raises `NotYetError`.
+        Raises `TextError`, which names the row, for a text that cannot be encoded.
+        """
+        asked = {"text_pairs": text_pairs, "stride": stride, "return_overflowing_tokens": return_overflowing_tokens,
+                 "return_offsets": return_offsets, "return_word_ids": return_word_ids}  # fmt: skip
+        for name, value in asked.items():
+            if value:
+                raise NotYetError(f"encode_batch({name}=...) is not there yet", _LATER)
+        batch = TextBatch.of(texts, invalid_utf8)
+        cut_off, pad = resolve(self.definition, truncation, max_length, padding, pad_to_multiple_of, pad_id)
+        if not self.is_divisible:
+            return encode_whole(self.definition, batch, add_special_tokens, cut_off, pad)
+        template = compile_postprocess(self.definition, add_special_tokens)
+        plan = plan_of(template, cut_off, pad)
+        rows = pipeline.encode(batch, self.added_tokens, self._encoder, plan, self.workers)
+        return TokenBatch(*rows, _type_ids(template), _padding(self.definition, pad))
+
+    def decode_batch(self, rows: Any, skip_special_tokens: bool = True) -> list[str]:
+        """The texts of rows of ids: a TokenBatch, list[list[int]], a 2-D array, arrays, or an Arrow list array.
+
+        An id that is not in the vocabulary is passed over, as in the reference. Padding is decoded like any ids: pad
+        tokens are special, so they are passed over by default.
+        """
+        return self.decoder.decode(ragged_ids(rows), skip_special_tokens, self.workers.count)
+
+    def decode_bytes(self, rows: Any, skip_special_tokens: bool = True) -> TextBatch:
+        """As `decode_batch`, with the texts as one array of UTF-8 and no Python object a text."""
+        return self.decoder.decode_bytes(ragged_ids(rows), skip_special_tokens, self.workers.count)
+
+    def explain(self, text: str) -> Explanation:
+        """What each stage makes of a text, in the reference's words, and where it is cut."""
+        return explain(self, text)
+
+    def info(self) -> Info:
+        """Model, sizes, the grade of each part and why, cuts, and the memory of the table."""
+        return info_of(self)
+
+    @cached_property
+    def decoder(self) -> Decoder:
+        return Decoder(self.definition)
+
+    def __repr__(self) -> str:
+        model = self.definition.model["type"]
+        return f"Tokenizer({model}, {len(self.definition.vocab):,} pieces, device={self.device.name!r})"
+
+    @cached_property
+    def is_divisible(self) -> bool:
+        """Does the post-processor put a text between special tokens; else texts go to the reference whole."""
+        try:
+            compile_postprocess(self.definition)
+        except CannotCompile:
+            return False
+        return True
+
+
+def _type_ids(template: Template) -> TypeIds:
+    return TypeIds(template.prefix_types, template.text_type, template.suffix_types)
+
+
+def _padding(definition: Definition, pad: Pad | None) -> Padding:
+    pad = pad or resolve_padding(definition, "longest") or Pad()
+    return Padding(pad.pad_id, pad.pad_type_id, pad.side)
+
+
+def _renew_after_fork(table: Table) -> None:
+    """A thread of the parent may have held the table's lock; in the child nobody would ever let it go."""
+    if hasattr(os, "register_at_fork"):
+        renew = weakref.WeakMethod(table.after_fork)
+        os.register_at_fork(after_in_child=lambda: (method := renew()) and method())
