@@ -27,6 +27,7 @@ Images, `image(name)`: `lowercase`, `nfd`, `nfkd`, `nfc`, `nfkc`: what the norma
 from __future__ import annotations
 
 from functools import cache, lru_cache
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -115,7 +116,8 @@ def made_by() -> str:
 
 @cache
 def _stored() -> Any:
-    return np.load(PATH)
+    """The members, unpacked when asked for; from memory, since forked processes would share a file's position."""
+    return np.load(BytesIO(PATH.read_bytes()))
 
 
 def _frozen(array: Any) -> Any:
