@@ -29,8 +29,9 @@ LEADS, VOWELS, TAILS = 19, 21, 28
 def normalize(code_point, count, scratch, tables):
     """Normalizes code_point[:count] in place; returns the new count.
 
-    code_point, scratch: uint32, both with room for `count * tables.expansion` code points (NFC 4, NFKC 18 for
-    U+FDFA, BERT uncased 8; a bound on each step's result). What scratch holds means nothing, before and after. tables: NormalizerTables.
+    code_point, scratch: uint32, both with room for `count * tables.expansion` code points: a bound on each step's
+    result (NFC 4, NFKC 18 for U+FDFA, BERT uncased 8). What scratch holds means nothing, before and after. tables:
+    NormalizerTables.
 
         BERT uncased     [T, É, \\t, 中]  count 4
         code_point       [t, e, ' ', ' ', 中, ' ']  returns 6
