@@ -124,6 +124,11 @@ def _note_fork() -> None:
     _in_forked_child = True
 
 
+def in_forked_child() -> bool:
+    """Was this process forked from one that had loaded gpu_tok: then the reference's own threads must not be asked."""
+    return _in_forked_child
+
+
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_note_fork)
 

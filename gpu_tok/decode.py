@@ -1,0 +1,162 @@
+"""Ids back to text: lengths, prefix sum, gather; the reference where a decoder has no native form."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
+from typing import TypeVar
+
+import numpy as np
+
+from cpu_ref import decode as kernels
+from gpu_tok import cold
+from gpu_tok.batch import Ragged, TextBatch, starts_of
+from gpu_tok.errors import IdError
+from gpu_tok.tables import decode as tables
+from gpu_tok.tables.decode import DecodeTables
+from gpu_tok.tables.definition import Definition
+from gpu_tok.tables.refusal import CannotCompile
+
+_UNIT = 1 << 18  # ids that one work unit decodes: about a megabyte of text
+_LAST_ID = 0xFFFFFFFF
+
+Result = TypeVar("Result")
+
+
+class Decoder:
+    """Decodes rows of ids exactly as the reference's `decode_batch` does.
+
+    grade: 1 where the tables of `gpu_tok.tables.decode` say all, 3 where the reference decodes; reasons: why 3.
+    """
+
+    def __init__(self, definition: Definition) -> None:
+        self._definition = definition
+        self._tables: dict[bool, DecodeTables] = {}
+        self._lock = threading.Lock()
+        self.reasons: tuple[str, ...] = ()
+        try:
+            tables.kind_of(definition)
+        except CannotCompile as refusal:
+            self.reasons = (str(refusal),)
+        self.grade = 3 if self.reasons else 1
+
+    def decode(self, rows: Ragged, skip_special_tokens: bool = True, workers: int = 1) -> list[str]:
+        """One Python string a row; rows as for `decode_bytes`."""
+        batch = self.decode_bytes(rows, skip_special_tokens, workers)
+        flat, starts = memoryview(batch.bytes.data), batch.starts.tolist()
+        return [str(flat[begin:end], "utf-8") for begin, end in pairwise(starts)]
+
+    def decode_bytes(self, rows: Ragged, skip_special_tokens: bool = True, workers: int = 1) -> TextBatch:
+        """The texts of rows of ids, as ragged UTF-8 bytes.
+
+        rows: flat int32|int64 ids and starts. Ids without a token leave nothing, as in the reference; negative ones
+        and those beyond 32 bits, which it refuses, raise `IdError` naming the row.
+        """
+        if self.grade == 3:
+            return self._decode_by_reference(rows, skip_special_tokens)
+        return _gather(rows, self._tables_for(skip_special_tokens), workers)
+
+    def _tables_for(self, skip_special_tokens: bool) -> DecodeTables:
+        with self._lock:  # made at the first use: encoding alone needs none
+            if not self._tables:
+                every = tables.compile(self._definition)
+                self._tables = {False: every, True: tables.skip_special(every, self._definition)}
+            return self._tables[skip_special_tokens]
+
+    def _decode_by_reference(self, rows: Ragged, skip_special_tokens: bool) -> TextBatch:
+        _check_ids(rows)
+        texts: list[bytes] = []
+        for begin, end in _units(rows.starts):
+            ids = [rows.row(row).tolist() for row in range(begin, end)]
+            texts += [text.encode() for text in self._ask_reference(ids, skip_special_tokens)]
+        starts = starts_of(np.array([len(text) for text in texts], np.int64))
+        return TextBatch(np.frombuffer(b"".join(texts), np.uint8), starts, valid=True)
+
+    def _ask_reference(self, rows: list[list[int]], skip_special_tokens: bool) -> list[str]:
+        reference = self._definition.reference
+        if cold.in_forked_child():  # where the reference's threads do not exist
+            return [reference.decode(row, skip_special_tokens=skip_special_tokens) for row in rows]
+        return reference.decode_batch(rows, skip_special_tokens=skip_special_tokens)
+
+
+def _gather(rows: Ragged, tables: DecodeTables, workers: int) -> TextBatch:
+    ids, starts, units = rows.flat, rows.starts, list(_units(rows.starts))
+    counts, heads = np.zeros(rows.count, np.int64), np.zeros(rows.count, np.int64)
+    partial = np.zeros(rows.count, np.bool_)
+
+    def count(begin: int, end: int) -> int:
+        return kernels.count_bytes(ids, starts, tables.rows, begin, end, counts, heads, partial)
+
+    bad_rows = [row for row in _run(count, units, workers) if row >= 0]
+    if bad_rows:
+        raise _bad_id(rows, min(bad_rows))
+    places = starts_of(counts)
+    text = np.empty(int(places[-1]), np.uint8)
+
+    def write(begin: int, end: int) -> None:
+        kernels.write_bytes(ids, starts, heads, tables.rows, tables.pool, begin, end, places, text)
+
+    _run(write, units, workers)
+    if tables.repairs and partial.any():
+        text, places = _repair(text, places, partial, counts, units, workers)
+    return TextBatch(text, places, valid=True)
+
+
+def _repair(
+    text: np.ndarray,
+    places: np.ndarray,
+    partial: np.ndarray,
+    counts: np.ndarray,
+    units: list[tuple[int, int]],
+    workers: int,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Puts U+FFFD where bytes are no UTF-8; most batches have no such place and stay as they are."""
+
+    def count(begin: int, end: int) -> int:
+        return kernels.count_repaired(text, places, partial, begin, end, counts)
+
+    if not any(_run(count, units, workers)):
+        return text, places
+    new_places = starts_of(counts)
+    repaired = np.empty(int(new_places[-1]), np.uint8)
+
+    def write(begin: int, end: int) -> None:
+        kernels.write_repaired(text, places, partial, begin, end, new_places, repaired)
+
+    _run(write, units, workers)
+    return repaired, new_places
+
+
+def _run(step: Callable[[int, int], Result], units: list[tuple[int, int]], workers: int) -> list[Result]:
+    if workers <= 1 or len(units) <= 1:
+        return [step(begin, end) for begin, end in units]
+    with ThreadPoolExecutor(min(workers, len(units))) as pool:
+        return list(pool.map(lambda unit: step(*unit), units))
+
+
+def _units(starts: np.ndarray) -> Iterator[tuple[int, int]]:
+    """Ranges of rows with about `_UNIT` ids each; a longer row is a unit of its own."""
+    begin, rows = 0, len(starts) - 1
+    while begin < rows:
+        fitting = int(np.searchsorted(starts, starts[begin] + _UNIT, side="right")) - 1
+        end = min(max(fitting, begin + 1), begin + _UNIT, rows)
+        yield begin, end
+        begin = end
+
+
+def _check_ids(rows: Ragged) -> None:
+    used = rows.flat[rows.starts[0] : rows.starts[-1]]
+    if len(used) and (used.min() < 0 or used.max() > _LAST_ID):
+        at = int(rows.starts[0]) + int(np.argmax((used < 0) | (used > _LAST_ID)))
+        raise _bad_id(rows, int(np.searchsorted(rows.starts, at, side="right")) - 1)
+
+
+def _bad_id(rows: Ragged, row: int) -> IdError:
+    ids = rows.row(row)
+    at = int(np.argmax((ids < 0) | (ids > _LAST_ID)))
+    return IdError(
+        f"row {row}: the id {ids[at]} at {at} is not between 0 and {_LAST_ID}",
+        "drop such marks first (-100 is a common one for positions without a label)",
+    )
