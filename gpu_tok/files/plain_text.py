@@ -1,0 +1,69 @@
+"""`.txt`: a document a line, or what lies between separators."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from gpu_tok.batch import TextBatch, starts_of
+from gpu_tok.errors import FileError, TextError
+from gpu_tok.files.documents import Documents, Reading
+from gpu_tok.files.sources import Source
+from gpu_tok.files.streams import Stream, blocks, line_blocks
+
+
+def read(source: Source, reading: Reading) -> Iterator[Documents]:
+    with Stream(source) as stream:
+        numbered = _lines(stream, reading) if reading.separator is None else _separated(stream, reading)
+        unit = "line" if reading.separator is None else "document"
+        first = 1
+        for texts in numbered:
+            yield Documents(_checked(texts, source, unit, first, reading), None, stream.tell())
+            first += len(texts)
+
+
+def _lines(stream: Stream, reading: Reading) -> Iterator[TextBatch]:
+    r"""A document a line, without its `\n` or `\r\n`. An empty line is an empty document: line n stays document n."""
+    for block in line_blocks(stream, reading.batch_bytes):
+        if b"\r" in block:
+            block = block.replace(b"\r\n", b"\n")
+        newlines = np.flatnonzero(np.frombuffer(block, np.uint8) == ord("\n"))
+        starts = np.zeros(len(newlines) + 1, np.int64)
+        starts[1:] = newlines - np.arange(len(newlines))
+        yield TextBatch(np.frombuffer(block.translate(None, b"\n"), np.uint8), starts)
+
+
+def _separated(stream: Stream, reading: Reading) -> Iterator[TextBatch]:
+    """What lies between separators, found from left to right; nothing is stripped. A separator at the very end ends the
+    last document."""
+    separator = (reading.separator or "").encode()
+    rest = bytearray()
+    for block in blocks(stream, reading.batch_bytes):
+        seen = max(0, len(rest) - len(separator) + 1)
+        rest += block
+        documents, begin = [], 0
+        while separator and (end := rest.find(separator, max(begin, seen))) >= 0:
+            documents.append(bytes(rest[begin:end]))
+            begin = end + len(separator)
+        del rest[:begin]
+        if documents:
+            yield _batch(documents)
+    if rest:
+        yield _batch([bytes(rest)])
+
+
+def _batch(documents: list[bytes]) -> TextBatch:
+    starts = starts_of(np.array([len(document) for document in documents], np.int64))
+    return TextBatch(np.frombuffer(b"".join(documents), np.uint8), starts)
+
+
+def _checked(texts: TextBatch, source: Source, unit: str, first: int, reading: Reading) -> TextBatch:
+    try:
+        return texts.validated(reading.invalid_utf8)
+    except TextError as error:
+        finding = error.finding.partition(": ")[2]
+        raise FileError(
+            f"{source.path}, {unit} {first + error.row}: {finding}",
+            "convert the file to UTF-8, or put U+FFFD in the place of such bytes with --invalid-utf8 replace",
+        ) from error
