@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import string
-from functools import lru_cache
+from functools import cache
 
 import pytest
 import texts
@@ -16,7 +16,7 @@ from gpu_tok.tables.regex import compile_literal, compile_regex
 
 NAMES = list(PATTERNS)
 
-compiled = lru_cache(maxsize=None)(compile_regex)
+compiled = cache(compile_regex)
 
 
 def first_difference(pattern, strings):
@@ -41,7 +41,7 @@ def test_matches_are_the_oracles_on_short_strings_over_all_atoms(name):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_matches_are_the_oracles_on_many_strings_over_all_atoms(name):
-    assert first_difference(PATTERNS[name], strings_over(one_of_each_atom(name), 1_000_000)) is None
+    assert first_difference(PATTERNS[name], strings_over(one_of_each_atom(name), 200_000)) is None
 
 
 @pytest.mark.parametrize("name", NAMES)

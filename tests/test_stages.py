@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import random
 from dataclasses import replace
-from functools import lru_cache
+from functools import cache
 
 import numpy as np
 import pytest
@@ -79,10 +79,10 @@ def test_a_cut_that_a_stage_allows_changes_no_word(splitter):
 @pytest.mark.slow
 @pytest.mark.parametrize("splitter", list(splits()))
 def test_a_cut_that_a_stage_allows_changes_no_word_in_many_tries(splitter):
-    assert first_unsound(stage_of(part_of(splitter), "pre_tokenizer"), splitter, tries=200_000, seed=2) is None
+    assert first_unsound(stage_of(part_of(splitter), "pre_tokenizer"), splitter, tries=30_000, seed=2) is None
 
 
-@lru_cache(maxsize=None)
+@cache
 def split_stage(name):
     splitter = pre_tokenizers.Split(Regex(PATTERNS[name]), "isolated")
     return stage_of(part_of(splitter), "pre_tokenizer"), splitter

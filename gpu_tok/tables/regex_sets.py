@@ -16,6 +16,7 @@ from gpu_tok.tables.refusal import CannotCompile
 
 CONTROLS = {"t": "\t", "n": "\n", "r": "\r", "f": "\f", "v": "\v", "a": "\a", "e": "\x1b"}
 REFUSED_ESCAPES = dict.fromkeys("bBAzZGyY", "an anchor") | dict.fromkeys("kg123456789", "a back reference")
+NO_WORDS_IN_SETS = "²³¹¼½¾"  # `\w` holds them, but not within a set: a fault of Oniguruma
 FOLDED = {"s": "\u017f", "k": "\u212a"}  # what else equals an ASCII letter when case is ignored
 
 
@@ -126,6 +127,9 @@ class SetParser:
         return held
 
     def _item_character(self) -> str | Property:
+        if found := self.take_re(r"\\[wW]"):
+            words = unicode.has("re_w") & ~only(NO_WORDS_IN_SETS)
+            return words if found[0] == r"\w" else ~words
         if self.next_is("\\"):
             return self.escape()
         if self.at >= len(self.pattern):
