@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 
 import corpora
 import oracle
 import pytest
 import vocabularies
+from hypothesis import HealthCheck, settings
 from package_vocabularies import Absent
 from tokenizers import Tokenizer
+
+# No deadline: the first example may compile a kernel. In CI the same examples every time.
+settings.register_profile("project", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("ci", settings.get_profile("project"), derandomize=True)
+settings.load_profile("ci" if os.environ.get("CI") else "project")
 
 
 @pytest.fixture(scope="session")
