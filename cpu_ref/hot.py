@@ -126,9 +126,7 @@ def encode_unit(bytes, section_start, section_id, section_flags, first_section, 
             chunk += 1
         block += count
     if begin < end:
-        section = _enter_section(
-            section, end, first_section, last_section, section_start, section_end_place, id_count, begin
-        )
+        section = _enter_section(section, end, last_section, section_start, section_end_place, id_count, begin)
     else:
         section = first_section
     for rest in range(section, last_section):
