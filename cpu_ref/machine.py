@@ -143,7 +143,8 @@ def equal_mask(typing_context, address, byte):
 def classify(typing_context, address, ranges, before, after):
     """Looks 64 ASCII bytes up in `RANGES` ranges of bytes and writes two bytes for each.
 
-    ranges: address of u8[RANGES, 4]: first byte, last byte minus first, and what to OR into the two results.
+    ranges: address of u8[RANGES, 4]: first byte, how many bytes, and the two results for bytes within. They do
+    not overlap, so results are added: AVX-512 adds under a mask, which saves a blend.
     before, after: addresses of the two results, 64 bytes each.
     """
 
@@ -151,12 +152,12 @@ def classify(typing_context, address, ranges, before, after):
         vector = builder.load(_pointer(builder, args[0], _VECTOR), align=1)
         results = [ir.Constant(_VECTOR, [0] * LANES)] * 2
         for index in range(RANGES):
-            first, span, *values = (_byte_at(builder, args[1], 4 * index + field) for field in range(4))
+            first, width, *values = (_byte_at(builder, args[1], 4 * index + field) for field in range(4))
             offset = builder.sub(vector, _splat(builder, first))
-            inside = builder.icmp_unsigned("<=", offset, _splat(builder, span))
+            inside = builder.icmp_unsigned("<", offset, _splat(builder, width))
             nothing = ir.Constant(_VECTOR, [0] * LANES)
             results = [
-                builder.or_(result, builder.select(inside, _splat(builder, value), nothing))
+                builder.add(result, builder.select(inside, _splat(builder, value), nothing))
                 for result, value in zip(results, values, strict=True)
             ]
         for address, result in zip(args[2:], results, strict=True):

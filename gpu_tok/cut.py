@@ -50,11 +50,11 @@ def _lanes(ascii_class: np.ndarray, taken: np.ndarray) -> tuple[np.ndarray, np.n
 
 
 def _ranges(values: np.ndarray) -> np.ndarray:
-    """Runs of equal value pairs among the 128 ASCII bytes, those of zeros left out: (first, last - first, values)."""
+    """Runs of equal value pairs among the 128 ASCII bytes, those of zeros left out: (first, how many, values)."""
     change = np.flatnonzero((values[1:] != values[:-1]).any(axis=1)) + 1
     first = np.concatenate([[0], change])
     last = np.concatenate([change - 1, [127]])
-    runs = np.column_stack([first, last - first, values[first]])
+    runs = np.column_stack([first, last - first + 1, values[first]])
     return runs[values[first].any(axis=1)].astype(np.uint8)
 
 
