@@ -117,16 +117,22 @@ def explain(tokenizer: Tokenizer, text: str) -> Explanation:
 
 def cut_places(text: str, sections: list[Section], cuts: CutTables) -> tuple[list[int], list[int]]:
     """The bytes before which a text may be cut and is cut, both inside sections only."""
-    code_point = np.frombuffer(text.encode("utf-32-le"), np.uint32)
-    if len(code_point) == 0:
-        return [], []
-    byte = np.cumsum(1 + (code_point >= 0x80) + (code_point >= 0x800) + (code_point >= 0x10000))[:-1]
-    kind = cuts.class_of[code_point]
-    inside = np.zeros(len(byte), np.bool_)
+    certified: list[int] = []
+    taken: list[int] = []
     for section in sections:
         if section.added_id is None:
-            inside |= (byte > section.start) & (byte < section.end)
-    certified, taken = (table[kind[:-1], kind[1:]] & inside for table in (cuts.certified, cuts.taken))
+            inner_certified, inner_taken = inner_cuts(section.text, cuts)
+            certified += [section.start + at for at in inner_certified]
+            taken += [section.start + at for at in inner_taken]
+    return certified, taken
+
+
+def inner_cuts(section: str, cuts: CutTables) -> tuple[list[int], list[int]]:
+    """The same for one section, in bytes of its own."""
+    code_point = np.frombuffer(section.encode("utf-32-le"), np.uint32)
+    byte = np.cumsum(1 + (code_point >= 0x80) + (code_point >= 0x800) + (code_point >= 0x10000))[:-1]
+    kind = cuts.class_of[code_point]
+    certified, taken = (table[kind[:-1], kind[1:]] for table in (cuts.certified, cuts.taken))
     return byte[certified].tolist(), byte[taken].tolist()
 
 

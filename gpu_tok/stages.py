@@ -56,7 +56,7 @@ class _Found(NamedTuple):
     begin: int
     end: int
     added: str | None
-    word_index: int
+    word_index: int | None
 
 
 class ReferenceStages:
@@ -114,11 +114,11 @@ class ReferenceStages:
             normalized, begin = "", found.end
         return sections
 
-    def _pieces(self, text: str) -> tuple[dict[int, list[str]], dict[int, list[int]]]:
+    def _pieces(self, text: str) -> tuple[dict[int | None, list[str]], dict[int | None, list[int]]]:
         """Pieces and ids of each word, by the word's index."""
         encoding = self.whole.encode(text, add_special_tokens=False)
-        pieces: dict[int, list[str]] = {}
-        ids: dict[int, list[int]] = {}
+        pieces: dict[int | None, list[str]] = {}
+        ids: dict[int | None, list[int]] = {}
         for word, piece, piece_id in zip(encoding.word_ids, encoding.tokens, encoding.ids, strict=True):
             pieces.setdefault(word, []).append(piece)
             ids.setdefault(word, []).append(piece_id)
