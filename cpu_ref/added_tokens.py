@@ -1,0 +1,255 @@
+"""Finds added tokens: divides sections of text at them, as the reference's `AddedVocabulary` does.
+
+text        a b < x > c d        token <x>, id 7
+sections    a b|<x>|  c d
+id           -1|  7|   -1
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from cpu_ref.compiled import inlined, kernel
+from cpu_ref.utf8 import code_point_at, code_point_length
+from gpu_tok.tables.added_tokens import (
+    JOINS,
+    LSTRIP,
+    NORMALIZED,
+    PASSED_OVER,
+    RSTRIP,
+    SINGLE_WORD,
+    SPACE,
+    SUSPECT,
+    SUSPICIOUS,
+    WORD,
+)
+from gpu_tok.tables.ends import DOCUMENT_FIRST, SECTION_FIRST, SECTION_LAST, SUBSECTION_FIRST, WHOLE
+from gpu_tok.tables.trie import ID, LINK, PARENT, WORD_ROOT
+
+# One type for all whole numbers: every other one would compile the helpers once more.
+I64 = np.int64
+START, END, TOKEN_ID, FLAGS, COLUMNS = 0, 1, 2, 3, 4  # the columns of a table of sections
+TEXT = -1  # the token id of a section that is text to encode
+SUSPECTED = 128  # in FLAGS: the host has still to see whether this section holds a `normalized` token
+NO_TOKEN = -1
+REFUSED = -1
+BLOCK, BLOCK_SHIFT = 64, 6
+AT, TEXT_FROM, TOKEN_START, TOKEN_END, WHITE_FROM, WHITE_END, STATE_SIZE = 0, 1, 2, 3, 4, 5, 6  # where a search stands
+
+
+@kernel
+def mark_blocks(bytes, begin, end, begins, patterns, hits):
+    """Marks the blocks of 64 bytes in which anything may begin; returns how many. hits: uint8[blocks].
+
+    In vectors for up to four first bytes: 6 GB/s instead of 1.3 for the table look-up.
+    """
+    count = 0
+    for block in range(len(hits)):
+        at = begin + block * BLOCK
+        hit = False
+        if len(patterns) and at + BLOCK < end:
+            here, behind = bytes[at : at + BLOCK], bytes[at + 1 : at + 1 + BLOCK]
+            first0, first1, first2, first3 = patterns[0, 0], patterns[0, 1], patterns[0, 2], patterns[0, 3]
+            second0, second1, second2, second3 = patterns[1, 0], patterns[1, 1], patterns[1, 2], patterns[1, 3]
+            mask0, mask1, mask2, mask3 = patterns[2, 0], patterns[2, 1], patterns[2, 2], patterns[2, 3]
+            for i in range(BLOCK):
+                byte, following = here[i], behind[i]
+                hit |= (
+                    ((byte == first0) & ((following & mask0) == second0))
+                    | ((byte == first1) & ((following & mask1) == second1))
+                    | ((byte == first2) & ((following & mask2) == second2))
+                    | ((byte == first3) & ((following & mask3) == second3))
+                )
+        else:
+            for place in range(at, min(at + BLOCK, end)):
+                following = int(bytes[place + 1]) if place + 1 < end else 0
+                hit |= begins[int(bytes[place]) << 8 | following] != 0
+        hits[block] = hit
+        count += hit
+    return count
+
+
+@inlined
+def next_place(bytes, at, end, kind, base, hits, begins):
+    """The first place from `at` where something of this kind may begin; `end` if nowhere. Blocks begin at `base`."""
+    while at < end:
+        block = (at - base) >> BLOCK_SHIFT
+        if not hits[block]:
+            at = base + ((block + 1) << BLOCK_SHIFT)
+            continue
+        following = int(bytes[at + 1]) if at + 1 < end else 0
+        if begins[int(bytes[at]) << 8 | following] & kind:
+            return at
+        at += 1
+    return end
+
+
+@inlined
+def longest_match(bytes, at, end, row, root):
+    """The number of the longest token that begins at `at`, and where it ends; NO_TOKEN if none does."""
+    node, token, token_end = root, NO_TOKEN, at
+    for place in range(at, end):
+        slot = row[node, LINK] + int(bytes[place])
+        if row[slot, PARENT] != node:
+            break
+        node = slot
+        if row[node, ID] >= 0:
+            token, token_end = row[node, ID], place + 1
+    return token, token_end
+
+
+@inlined
+def code_point_before(bytes, at):
+    """Where the code point that ends at `at` begins."""
+    at -= 1
+    while bytes[at] & 0xC0 == 0x80:
+        at -= 1
+    return at
+
+
+@inlined
+def stands_alone(bytes, begin, end, token_start, token_end, code_point):
+    """Whether no word character touches a token, within the section `begin:end`."""
+    if token_start > begin and code_point[code_point_at(bytes, code_point_before(bytes, token_start))] & WORD:
+        return False
+    return token_end == end or not code_point[code_point_at(bytes, token_end)] & WORD
+
+
+@inlined
+def white_start(bytes, at, lowest, code_point):
+    """Where the white space that ends at `at` begins, not before `lowest`."""
+    while at > lowest:
+        before = code_point_before(bytes, at)
+        if not code_point[code_point_at(bytes, before)] & SPACE:
+            break
+        at = before
+    return max(at, lowest)
+
+
+@inlined
+def white_end(bytes, at, end, code_point, state):
+    """Where the white space that begins at `at` ends. The last answer is kept: matches may lie in what it covers."""
+    if state[WHITE_FROM] <= at < state[WHITE_END]:
+        return state[WHITE_END]
+    state[WHITE_FROM] = at
+    while at < end and code_point[code_point_at(bytes, at)] & SPACE:
+        at += code_point_length(bytes[at])
+    state[WHITE_END] = at
+    return at
+
+
+@inlined
+def next_token(bytes, begin, end, kind, base, hits, tables, state):
+    """Finds the next token of the section `begin:end`; writes TOKEN_START and TOKEN_END, returns its number.
+
+    A match that `single_word` or `encode_special_tokens` discards has still swallowed its text. What `rstrip` eats is
+    searched on, and a token found there begins inside it: text may so be covered twice, as in the reference.
+    """
+    root = tables.normalized_root if kind == NORMALIZED else WORD_ROOT
+    while True:
+        at = next_place(bytes, state[AT], end, kind, base, hits, tables.begins)
+        if at >= end:
+            return NO_TOKEN
+        token, token_end = longest_match(bytes, at, end, tables.row, root)
+        if token == NO_TOKEN:
+            state[AT] = at + 1
+            continue
+        state[AT] = token_end
+        asked = tables.token[token, 1]
+        if asked & PASSED_OVER:
+            continue
+        if asked & SINGLE_WORD and not stands_alone(bytes, begin, end, at, token_end, tables.code_point):
+            continue
+        state[TOKEN_START] = white_start(bytes, at, state[TEXT_FROM], tables.code_point) if asked & LSTRIP else at
+        state[TOKEN_END] = token_end
+        if asked & RSTRIP:
+            state[TOKEN_END] = white_end(bytes, token_end, end, tables.code_point, state)
+        return token
+
+
+@inlined
+def holds_suspect(bytes, begin, end, base, hits, tables):
+    """Whether a raw section has a code point by which a `normalized` token may come about."""
+    at = next_place(bytes, begin, end, I64(SUSPECT), base, hits, tables.begins)
+    while at < end:
+        if tables.code_point[code_point_at(bytes, at)] & SUSPICIOUS:
+            return True
+        at = next_place(bytes, at + 1, end, I64(SUSPECT), base, hits, tables.begins)
+    return False
+
+
+@inlined
+def ends_of(start, end, section_start, section_end, section_flags, kind):
+    """The flags of what is left of a section as text: a raw section, or a sub-section where tokens are normalized."""
+    flags = I64(SUBSECTION_FIRST)
+    if start == section_start:
+        flags |= section_flags & (SECTION_FIRST | DOCUMENT_FIRST)
+    if end == section_end:
+        flags |= section_flags & SECTION_LAST
+    return flags if kind == NORMALIZED else flags | SECTION_FIRST | SECTION_LAST
+
+
+@inlined
+def put(divided, count, start, end, token_id, flags):
+    """Writes a section if there is room, and counts it either way."""
+    if count < len(divided):
+        divided[count, START] = start
+        divided[count, END] = end
+        divided[count, TOKEN_ID] = token_id
+        divided[count, FLAGS] = flags
+    return count + 1
+
+
+@inlined
+def divide_section(bytes, section, kind, base, hits, tables, state, divided, count):
+    """Writes the texts and tokens of one section; returns the new count, or REFUSED where the reference panics."""
+    begin, end, flags = section[START], section[END], section[FLAGS]
+    state[AT] = state[TEXT_FROM] = begin
+    state[WHITE_FROM] = state[WHITE_END] = -1
+    first = count
+    while True:
+        token = next_token(bytes, begin, end, kind, base, hits, tables, state)
+        if token == NO_TOKEN:
+            break
+        at, text_from, start, stop = state[AT], state[TEXT_FROM], state[TOKEN_START], state[TOKEN_END]
+        if kind == NORMALIZED and at < end and tables.code_point[code_point_at(bytes, at)] & JOINS:
+            return put(divided, first, begin, end, I64(TEXT), flags | WHOLE)
+        if start > stop:
+            return REFUSED
+        if text_from < start:
+            left = ends_of(text_from, start, begin, end, flags, kind)
+            count = put(divided, count, text_from, start, I64(TEXT), left)
+        if start < stop:
+            count = put(divided, count, start, stop, I64(tables.token[token, 0]), I64(0))
+        state[TEXT_FROM] = stop
+    text_from = state[TEXT_FROM]
+    if text_from != end or begin == end:
+        left = ends_of(text_from, end, begin, end, flags, kind)
+        count = put(divided, count, text_from, end, I64(TEXT), left)
+    return count
+
+
+@kernel
+def divide(bytes, sections, kind, base, hits, tables, first, divided):
+    """Divides all sections of text at the tokens of one kind; returns the new number and the section refused, or -1.
+
+    bytes: uint8[n]; sections, divided: int64[sections, COLUMNS]; hits: uint8[blocks] from `mark_blocks`, the first of
+    which begins at `base`; first: int64[sections + 1], where the parts of each section begin. The number may be larger
+    than `divided` has room for: then it is called again with more.
+    """
+    state = np.zeros(STATE_SIZE, np.int64)
+    count = I64(0)
+    for index in range(len(sections)):
+        first[index] = count
+        section = sections[index]
+        start, end, token_id, flags = section[START], section[END], section[TOKEN_ID], section[FLAGS]
+        if token_id != TEXT:
+            count = put(divided, count, start, end, token_id, flags)
+        elif kind == NORMALIZED and holds_suspect(bytes, start, end, base, hits, tables):
+            count = put(divided, count, start, end, I64(TEXT), flags | SUSPECTED)
+        else:
+            count = divide_section(bytes, section, kind, base, hits, tables, state, divided, count)
+            if count == REFUSED:
+                return 0, index
+    first[len(sections)] = count
+    return count, -1

@@ -1,0 +1,230 @@
+"""Added tokens as flat tables: a trie for each of the two passes, and filters that find where either can begin.
+
+The reference looks for tokens with `normalized: false` in the raw text, and for those with `normalized: true` in each
+normalized section between them. Here the second pass runs on raw bytes too where that comes to the same
+(`NATIVE`); elsewhere a section that may hold such a token is found by its code points (`BY_SUSPICION`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from gpu_tok.tables import unicode
+from gpu_tok.tables.definition import Definition
+from gpu_tok.tables.sources import CodePoints, by_image, none_of, set_of, sources
+from gpu_tok.tables.trie import COLUMNS, WORD_ROOT, sort_pieces
+from gpu_tok.tables.variants import normalized_tokens
+
+LSTRIP, RSTRIP, SINGLE_WORD, PASSED_OVER = 1, 2, 4, 8  # what a token asks for
+RAW, NORMALIZED, SUSPECT = 1, 2, 4  # what can begin at a pair of bytes
+WORD, SPACE, SUSPICIOUS, JOINS = 1, 2, 4, 8  # what a code point means beside a token, or for one
+NO_PASS, NATIVE, BY_SUSPICION = 0, 1, 2  # how tokens with `normalized: true` are looked for
+
+U8 = npt.NDArray[np.uint8]
+
+
+class AddedTokenTables(NamedTuple):
+    """What the kernels look at.
+
+    row: int32[slots, 4], a trie whose ids are token numbers (`gpu_tok.tables.trie`), those of raw text below slot 0,
+    those of normalized text below `normalized_root`. token: int32[tokens, 2], the id and what the token asks for.
+    code_point: uint8[0x110000], WORD | SPACE | SUSPICIOUS | JOINS. begins: uint8[65536], what can begin with two bytes,
+    by `first << 8 | second`: RAW | NORMALIZED | SUSPECT. Where there are at most four different first bytes,
+    block_patterns: uint8[3, 4] (first, second, mask) finds them 64 bytes at a time, by `byte == first and
+    next & mask == second`; else it has no rows.
+    """
+
+    row: npt.NDArray[np.int32]
+    normalized_root: int
+    token: npt.NDArray[np.int32]
+    code_point: U8
+    begins: U8
+    block_patterns: U8
+
+
+@dataclass(frozen=True)
+class AddedTokens:
+    """The tables for kernels, which passes are needed, and what decides about a section that a kernel only suspects.
+
+    normalized_contents: the tokens with `normalized: true`, as the normalizer leaves them.
+    """
+
+    tables: AddedTokenTables
+    count: int
+    raw_pass: bool
+    normalized_pass: int
+    normalized_contents: tuple[str, ...]
+    normalizer: Any
+
+
+def compile_added_tokens(definition: Definition) -> AddedTokens:
+    """The tables of a definition's added tokens.
+
+    >>> compile_added_tokens(gpt2).normalized_pass == NATIVE
+    True
+    """
+    tokens = [token for token in definition.added_tokens if token["content"]]
+    normalized = [_normalized(definition, token["content"]) for token in normalized_tokens(definition)]
+    way = _normalized_pass(definition, normalized)
+    raw_numbers = {token["content"]: at for at, token in enumerate(tokens) if not token["normalized"]}
+    numbers = {token["content"]: at for at, token in enumerate(tokens) if token["normalized"]}
+    natively = numbers if way == NATIVE else {}
+    suspect = _suspects(definition, normalized, way)
+    begins = _begins(raw_numbers, natively, suspect)
+    tables = AddedTokenTables(
+        *_trie(raw_numbers, natively),
+        _tokens(tokens, definition.reference.encode_special_tokens),
+        _code_points(suspect, way == NATIVE and bool(definition.normalizers)),
+        begins.reshape(-1),
+        _block_patterns(begins),
+    )
+    contents = tuple(filter(None, normalized))
+    return AddedTokens(tables, len(tokens), bool(raw_numbers), way, contents, definition.reference.normalizer)
+
+
+def _trie(raw: dict[str, int], normalized: dict[str, int]) -> tuple[npt.NDArray[np.int32], int]:
+    """Both sets of tokens in one trie, and the root of the second."""
+    from cpu_ref.trie import insert_pieces  # compiled
+
+    row, root = insert_pieces(np.zeros((0, COLUMNS), np.int32), WORD_ROOT, *sort_pieces(raw))
+    row, end = insert_pieces(row, root, *sort_pieces(normalized))
+    return np.ascontiguousarray(row[:end]), int(root)
+
+
+def _tokens(tokens: Sequence[dict[str, Any]], encode_special_tokens: bool) -> npt.NDArray[np.int32]:
+    rows = [(token["id"], _flags(token, encode_special_tokens)) for token in tokens]
+    return np.array(rows, np.int32).reshape(-1, 2)
+
+
+def _code_points(suspect: CodePoints, composes: bool) -> U8:
+    meaning = WORD * unicode.has("added_w").astype(np.uint8)
+    meaning |= SPACE * unicode.has("added_s").astype(np.uint8)
+    meaning |= SUSPICIOUS * suspect.astype(np.uint8)
+    if composes:
+        meaning |= JOINS * _joins().astype(np.uint8)
+    return meaning
+
+
+def _normalized(definition: Definition, content: str) -> str:
+    normalizer = definition.reference.normalizer
+    return content if normalizer is None else normalizer.normalize_str(content)
+
+
+def _flags(token: dict[str, Any], encode_special_tokens: bool) -> int:
+    return (
+        LSTRIP * token["lstrip"]
+        | RSTRIP * token["rstrip"]
+        | SINGLE_WORD * token["single_word"]
+        | PASSED_OVER * (token["special"] and encode_special_tokens)
+    )
+
+
+def _normalized_pass(definition: Definition, contents: Sequence[str]) -> int:
+    """NATIVE where looking in raw text finds what the reference finds in normalized text.
+
+    Without a normalizer it is the same text. NFC leaves a token alone if its characters are starters that stay as they
+    are and are no second of a composition; what may then still differ are neighbours that compose with its last
+    character (`joins`) and characters that become one of its own (`suspect`).
+    """
+    if not contents:
+        return NO_PASS
+    if not definition.normalizers:
+        return NATIVE
+    if any(part["type"] != "NFC" for part in definition.normalizers):
+        return BY_SUSPICION
+    if any(token["single_word"] for token in normalized_tokens(definition)):
+        return BY_SUSPICION
+    contents_before = [token["content"] for token in normalized_tokens(definition)]
+    characters = np.array(sorted({ord(character) for content in contents for character in content}), np.int64)
+    stable = ~_joins()[characters] & ~_changed_by("nfd")[characters]
+    return NATIVE if contents_before == list(contents) and bool(np.all(stable)) else BY_SUSPICION
+
+
+@cache
+def _joins() -> CodePoints:
+    """Code points that can compose with, or move in front of others behind, the character before them."""
+    nfd = unicode.image("nfd")
+    behind = np.ones(len(nfd.flat), bool)
+    behind[nfd.starts[:-1][np.diff(nfd.starts) > 0]] = False
+    joins = none_of()
+    joins[nfd.flat[behind]] = True
+    return joins | (unicode.combining_class() != 0)
+
+
+@cache
+def _changed_by(name: str) -> CodePoints:
+    changed = none_of()
+    changed[unicode.image_changes(name)[0]] = True
+    return changed
+
+
+def _suspects(definition: Definition, contents: Sequence[str], way: int) -> CodePoints:
+    """Code points without which no token with `normalized: true` comes about, other than by its own raw characters.
+
+    By suspicion a token is known by the rarest of its characters; all code points are suspect where none will do.
+    """
+    if way == NO_PASS or not definition.normalizers:
+        return none_of()
+    if way == NATIVE:
+        changed = _changed_by("nfd") & _changed_by("nfc")  # what NFC does not put together again
+        return changed & by_image("nfd", set_of("".join(contents)))
+    suspect = none_of()
+    for content in filter(None, contents):
+        found = [sources(definition.normalizers, set_of(character)) for character in sorted(set(content))]
+        usable = [code_points for code_points in found if code_points is not None]
+        if not usable:
+            return ~none_of()
+        suspect |= min(usable, key=_frequency)
+    return suspect
+
+
+def _frequency(code_points: CodePoints) -> tuple[int, int]:
+    """Smaller for what text holds less of: letters, digits and white space weigh most, brackets and bars least."""
+    ascii_ones = [chr(code_point) for code_point in np.flatnonzero(code_points[:128]).tolist()]
+    common = sum(character.isalnum() or character.isspace() for character in ascii_ones)
+    return common * 4 + len(ascii_ones), int(np.count_nonzero(code_points))
+
+
+def _begins(raw: dict[str, int], normalized: dict[str, int], suspect: CodePoints) -> U8:
+    """What can begin with two bytes: uint8[256, 256]."""
+    begins = np.zeros((256, 256), np.uint8)
+    for contents, kind in ((raw, RAW), (normalized, NORMALIZED)):
+        for content in contents:
+            opening = content.encode()[:2]
+            begins[opening[0], opening[1] if len(opening) > 1 else slice(None)] |= kind
+    begins[_first_bytes(suspect), :] |= SUSPECT
+    return begins
+
+
+def _block_patterns(begins: U8) -> U8:
+    first = np.flatnonzero(begins.any(axis=1))
+    if len(first) > 4:
+        return np.zeros((0, 4), np.uint8)
+    patterns = np.zeros((3, 4), np.uint8)
+    patterns[1] = 1  # without a mask this equals nothing
+    for at, byte in enumerate(first.tolist()):
+        seconds = np.flatnonzero(begins[byte])
+        patterns[:, at] = (byte, seconds[0], 0xFF) if len(seconds) == 1 else (byte, 0, 0)
+    return patterns
+
+
+def _first_bytes(code_points: CodePoints) -> list[int]:
+    """The bytes that the UTF-8 forms of a set of code points begin with."""
+    members = np.flatnonzero(code_points)
+    members = members[(members < 0xD800) | (members > 0xDFFF)]
+    first = np.where(
+        members < 0x80,
+        members,
+        np.where(
+            members < 0x800,
+            0xC0 | members >> 6,
+            np.where(members < 0x10000, 0xE0 | members >> 12, 0xF0 | members >> 18),
+        ),
+    )
+    return np.unique(first).tolist()

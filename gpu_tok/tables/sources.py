@@ -1,0 +1,114 @@
+"""Which code points of a raw text can lead to a given character in the normalized text.
+
+One-sided: a code point too many only costs time, one too few would be wrong. So every context is allowed for
+(compositions, clusters, replacements); None says that the character may come from anywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from gpu_tok.tables import unicode
+from gpu_tok.tables.charsmap import read_charsmap
+
+CodePoints = npt.NDArray[np.bool_]  # bool[0x110000]
+
+
+def none_of() -> CodePoints:
+    return np.zeros(0x110000, bool)
+
+
+def set_of(characters: Iterable[str]) -> CodePoints:
+    """The set of some characters.
+
+    >>> np.flatnonzero(set_of("ab")).tolist()
+    [97, 98]
+    """
+    members = none_of()
+    members[[ord(character) for character in characters]] = True
+    return members
+
+
+def sources(normalizers: Sequence[dict[str, Any]], wanted: CodePoints) -> CodePoints | None:
+    """Every code point from which the normalizers, in order, can make one of those wanted, whatever stands beside it.
+
+    >>> np.flatnonzero(sources([{"type": "Lowercase"}], set_of("k"))).tolist()
+    [75, 107, 8490]
+    """
+    for part in reversed(normalizers):
+        before = _before(part, wanted)
+        if before is None:
+            return None
+        wanted = before
+    return wanted
+
+
+def _before(part: dict[str, Any], wanted: CodePoints) -> CodePoints | None:
+    kind = part["type"]
+    if kind in ("Strip", "StripAccents"):
+        return wanted
+    if kind == "Lowercase":
+        return by_image("lowercase", wanted)
+    if kind in ("NFD", "NFKD"):
+        return by_image(kind.lower(), wanted)
+    if kind in ("NFC", "NFKC"):
+        return by_image("nfd" if kind == "NFC" else "nfkd", wanted | _image_of("nfd", wanted))
+    if kind == "Nmt":
+        return None if wanted[ord(" ")] else wanted
+    if kind == "Prepend":
+        return None if np.any(wanted & set_of(part["prepend"])) else wanted
+    if kind == "Replace":
+        return _before_replace(part, wanted)
+    if kind == "BertNormalizer":
+        return _before_bert(part, wanted)
+    if kind == "Precompiled":
+        return _before_precompiled(part, wanted)
+    return None
+
+
+def by_image(name: str, wanted: CodePoints) -> CodePoints:
+    """The code points whose image holds one of those wanted."""
+    image = unicode.image(name)
+    hits = np.flatnonzero(wanted[image.flat])
+    found = none_of()
+    found[np.searchsorted(image.starts, hits, side="right") - 1] = True
+    return found
+
+
+def _image_of(name: str, members: CodePoints) -> CodePoints:
+    image = unicode.image(name)
+    found = none_of()
+    found[image.flat[np.repeat(members, np.diff(image.starts))]] = True
+    return found
+
+
+def _before_replace(part: dict[str, Any], wanted: CodePoints) -> CodePoints | None:
+    if not np.any(wanted & set_of(part["content"])):
+        return wanted
+    literal = part["pattern"].get("String")
+    return wanted | set_of(literal) if literal else None
+
+
+def _before_bert(part: dict[str, Any], wanted: CodePoints) -> CodePoints | None:
+    if wanted[ord(" ")]:
+        return None
+    if part["lowercase"]:
+        wanted = by_image("lowercase", wanted)
+    strips = part["lowercase"] if part["strip_accents"] is None else part["strip_accents"]
+    return by_image("nfd", wanted) if strips else wanted
+
+
+def _before_precompiled(part: dict[str, Any], wanted: CodePoints) -> CodePoints | None:
+    try:
+        charsmap = read_charsmap(part["precompiled_charsmap"])
+    except ValueError:
+        return None
+    wanted_ones = {
+        chr(code_point) for code_point in np.flatnonzero(wanted).tolist() if not 0xD800 <= code_point <= 0xDFFF
+    }
+    openings = [key[0] for key, value in charsmap.items() if key and not wanted_ones.isdisjoint(value)]
+    return wanted | set_of(openings)
