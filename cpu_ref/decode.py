@@ -111,7 +111,8 @@ def write_repaired(bytes, places, partial, begin, end, new_places, out):
     for row in range(begin, end):
         at, last, to = places[row], places[row + 1], new_places[row]
         if not partial[row]:
-            out[to : new_places[row + 1]] = bytes[at:last]
+            for byte in range(last - at):  # in a loop: an assignment to a slice takes seconds to compile
+                out[to + byte] = bytes[at + byte]
             continue
         while at < last:
             length = _part_length(base + at, base + last)
