@@ -1,0 +1,98 @@
+"""The benchmarks: they compare before they time, never rank a mismatch, and say what was measured."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import compare
+import pytest
+import texts
+import vocabularies
+
+BENCH = Path(__file__).resolve().parents[1] / "bench"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    """A tokenizer and texts of two languages, as `--data` takes them."""
+    made = tmp_path_factory.mktemp("bench")
+    (made / "own.json").write_text(vocabularies.text("own/bert"), encoding="utf-8")
+    lines = [json.dumps({"text": text}) for text in [*texts.TEXTS, *texts.random_texts(5, 200)]]
+    (made / "en.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    (made / "zh.txt").write_text("你好，世界！\n中文没有空格。\n" * 3, encoding="utf-8")
+    return made
+
+
+def run(script: str, folder: Path) -> tuple[dict, str]:
+    result = folder / f"{script}.json"
+    command = [sys.executable, str(BENCH / script), "-t", str(folder / "own.json"), "--data", str(folder)]
+    options = ["--languages", "en", "zh", "--megabytes", "0.01", "--rounds", "1", "--threads", "1", "--json"]
+    done = subprocess.run([*command, *options, str(result)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return json.loads(result.read_text(encoding="utf-8")), done.stdout
+
+
+@pytest.mark.parametrize(("script", "states"), [("encode.py", {"cold", "warm", "fresh"}), ("decode.py", {"warm"})])
+def test_a_run_compares_times_and_records(script, states, folder):
+    record, shown = run(script, folder)
+    ours = [result for result in record["results"] if result["system"] == "gpu_tok"]
+    assert {result["state"] for result in ours} == states
+    assert all(result["same"] for result in ours)
+    assert {result["hash"] for result in ours} == {
+        result["hash"] for result in record["results"] if result["system"] == "tokenizers"
+    }
+    assert all(result["seconds_min"] <= result["seconds_median"] <= result["seconds_max"] for result in ours)
+    assert record["versions"]["tokenizers"]
+    assert record["machine"]["cores"] >= 1
+    assert record["commit"]
+    assert "tokenizers" in shown
+
+
+@pytest.fixture
+def bench_modules(monkeypatch):
+    """Imports modules of `bench/`, whose `texts` has the name of one of the tests."""
+    monkeypatch.syspath_prepend(str(BENCH))
+    hidden = sys.modules.pop("texts")
+    yield
+    for name in ("texts", "timing", "command", "systems"):
+        sys.modules.pop(name, None)
+    sys.modules["texts"] = hidden
+
+
+@pytest.mark.usefixtures("bench_modules")
+def test_a_mismatch_is_shown_and_not_ranked(capsys):
+    import command
+    import timing
+
+    about = {"tokenizer": "t", "language": "en", "threads": 1, "state": "warm", "mb_per_s_median": 10.0}
+    results = [
+        {**about, "system": "tokenizers", "same": True},
+        {**about, "system": "gpu_tok", "same": False, "mb_per_s_median": 12345.6},
+        {**about, "system": "nanotoken", "same": True, "mb_per_s_median": 50.0},
+    ]
+    command.show(timing.record(results), "encode")
+    shown = capsys.readouterr().out
+    assert "differs" in shown
+    assert "12345" not in shown
+    assert "5.0x" in shown
+
+
+@pytest.mark.usefixtures("bench_modules")
+def test_the_fast_hash_is_the_slow_one():
+    import timing
+
+    assert timing.fnv1a([1, 2, 70000]) == f"{compare.fnv1a([1, 2, 70000]):016x}"
+
+
+@pytest.mark.usefixtures("bench_modules")
+def test_timed_and_other_texts_have_none_in_common(folder):
+    import texts as bench_texts
+
+    loaded = bench_texts.load("en", folder, 0.005)
+    assert loaded.timed
+    assert loaded.others
+    assert not set(loaded.timed) & set(loaded.others)
+    assert loaded.byte_count >= 5000
