@@ -19,17 +19,51 @@ from cpu_ref.utf8 import code_point_at, code_point_length
 from gpu_tok.tables.native import NativeTables
 from gpu_tok.tables.normalizer import DELETED
 
+Bytes = npt.NDArray[np.uint8]
+Ids = npt.NDArray[np.int32]
+Starts = npt.NDArray[np.int64]
+
 BLOCK_BYTES = 1 << 15
+LONG_BYTES = 1 << 20  # a chunk of more bytes has buffers of its own
 
 
-def encode_chunks(
-    bytes: npt.NDArray[np.uint8], starts: npt.NDArray[np.int64], tables: NativeTables
-) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
+def encode_chunks(bytes: Bytes, starts: Starts, tables: NativeTables) -> tuple[Ids, Starts]:
     """The ids of chunks, each encoded as a text of its own: ids int32[n], id_starts int64[chunks + 1].
 
     bytes: uint8, valid UTF-8; chunk i is `bytes[starts[i]:starts[i + 1]]`. Holds no GIL.
     """
-    return encode_blocks(writable(bytes), writable(starts), tables)
+    bytes, starts = writable(bytes), writable(starts)
+    longest = int(np.diff(starts).max(initial=0))
+    if longest <= LONG_BYTES:
+        block_bytes = max(longest, min(BLOCK_BYTES, int(starts[-1] - starts[0])))
+        return encode_blocks(bytes, starts, tables, buffers_for(block_bytes, tables))
+    rows = []
+    borders = np.flatnonzero(np.diff(starts) > LONG_BYTES).tolist()
+    for begin, end in zip([-1, *borders], [*borders, len(starts) - 1], strict=True):
+        if begin >= 0:
+            made = stages_of(bytes[starts[begin] : starts[begin + 1]], tables)
+            rows.append((made.ids, np.array([0, len(made.ids)])))
+        rows.append(encode_chunks(bytes, starts[begin + 1 : end + 1], tables))
+    counts = np.concatenate([np.diff(id_starts) for _ids, id_starts in rows])
+    return np.concatenate([ids for ids, _starts in rows]), np.concatenate([[0], np.cumsum(counts)])
+
+
+class Buffers(NamedTuple):
+    """Room for what the steps make of one block: code points, words (start, end), ids, and where each id ends."""
+
+    code_point: npt.NDArray[np.uint32]
+    scratch: npt.NDArray[np.uint32]
+    word: npt.NDArray[np.int64]
+    ids: Ids
+    ends: npt.NDArray[np.int64]
+
+
+def buffers_for(byte_count: int, tables: NativeTables) -> Buffers:
+    room = byte_count * tables.normalizer.expansion
+    code_point, scratch = np.empty(room, np.uint32), np.empty(room, np.uint32)
+    return Buffers(
+        code_point, scratch, np.empty((room, 2), np.int64), np.empty(room, np.int32), np.empty(room, np.int64)
+    )
 
 
 def writable(array: Any) -> Any:
@@ -38,35 +72,41 @@ def writable(array: Any) -> Any:
 
 
 @kernel
-def encode_blocks(bytes, starts, tables):
+def encode_blocks(bytes, starts, tables, buffers):
     """What `encode_chunks` promises, a block of chunks after the other."""
     chunk_count = len(starts) - 1
-    ids = np.empty(max((starts[chunk_count] - starts[0]) // 2, BLOCK_BYTES), np.int32)
-    id_starts = np.zeros(chunk_count + 1, np.int64)
-    room = 0
-    begin = 0
+    ids = np.empty((starts[chunk_count] - starts[0]) // 2 + 1, np.int32)
+    id_starts = np.empty(chunk_count + 1, np.int64)
+    text_starts, word_starts = np.empty(chunk_count + 1, np.int64), np.empty(chunk_count + 1, np.int64)
+    id_count, begin = np.int64(0), 0
     while begin < chunk_count:
         end = begin + 1
         while end < chunk_count and starts[end + 1] - starts[begin] <= BLOCK_BYTES:
             end += 1
-        needed = (starts[end] - starts[begin]) * tables.normalizer.expansion
-        if needed > room or begin == 0:
-            room = max(needed, BLOCK_BYTES)
-            code_point, scratch = np.empty(room, np.uint32), np.empty(room, np.uint32)
-            word, block_ids, ends = np.empty((room, 2), np.int64), np.empty(room, np.int32), np.empty(room, np.int64)
-        text_starts = np.empty(end - begin + 1, np.int64)
-        word_starts, block_id_starts = np.empty_like(text_starts), np.empty_like(text_starts)
-        normalize_chunks(bytes, starts[begin : end + 1], tables.normalizer, scratch, code_point, text_starts)
-        split(code_point, text_starts, tables.words, word, word_starts)
-        match(code_point, word, word_starts, tables.model, block_ids, ends, block_id_starts)
-        id_count = id_starts[begin]
-        ids = with_room(ids, id_count, id_count + block_id_starts[end - begin])
-        for at in range(block_id_starts[end - begin]):  # in loops: an assignment to a slice takes seconds to compile
-            ids[id_count + at] = block_ids[at]
-        for chunk in range(end - begin + 1):
-            id_starts[begin + chunk] = id_count + block_id_starts[chunk]
+        block = slice(begin, end + 1)
+        normalize_chunks(
+            bytes, starts[block], tables.normalizer, buffers.scratch, buffers.code_point, text_starts[block]
+        )
+        split(buffers.code_point, text_starts[block], tables.words, buffers.word, word_starts[block])
+        match(
+            buffers.code_point,
+            buffers.word,
+            word_starts[block],
+            tables.model,
+            buffers.ids,
+            buffers.ends,
+            id_starts[block],
+        )
+        made = id_starts[end]
+        ids = with_room(ids, id_count, id_count + made)
+        for at in range(made):  # in loops: an assignment to a slice takes seconds to compile
+            ids[id_count + at] = buffers.ids[at]
+        for chunk in range(begin, end):
+            id_starts[chunk] += id_count
+        id_count += made
         begin = end
-    return ids[: id_starts[chunk_count]], id_starts
+    id_starts[chunk_count] = id_count
+    return ids[:id_count], id_starts
 
 
 @inlined
@@ -115,8 +155,8 @@ class Stages(NamedTuple):
 
     code_point: npt.NDArray[np.uint32]
     word: npt.NDArray[np.int64]
-    id_starts: npt.NDArray[np.int64]
-    ids: npt.NDArray[np.int32]
+    id_starts: Starts
+    ids: Ids
     ends: npt.NDArray[np.int64]
 
     @property
@@ -125,23 +165,27 @@ class Stages(NamedTuple):
         return self.code_point.tobytes().decode("utf-32-le")
 
 
-def stages(chunk: bytes, tables: NativeTables) -> Stages:
-    """One chunk, step by step, by the same kernels as `encode_chunks`.
+def stages(text: str | bytes, tables: NativeTables) -> Stages:
+    """One text, step by step, by the same kernels as `encode_chunks`.
 
-    >>> made = stages("Unaffable!".encode(), compile_native(definition))    # of bert-base-uncased
+    >>> made = stages("Unaffable!", compile_native(definition))    # of bert-base-uncased
     >>> made.text, made.word.tolist(), made.ids.tolist(), made.ends.tolist()
     ('unaffable!', [[0, 9], [9, 10]], [14477, 20961, 3468, 999], [2, 5, 9, 10])
     """
-    room = max(len(chunk) * tables.normalizer.expansion, 1)
+    return stages_of(np.frombuffer(text.encode() if isinstance(text, str) else text, np.uint8), tables)
+
+
+def stages_of(chunk: Bytes, tables: NativeTables) -> Stages:
+    """`stages` of a chunk as uint8[n]; takes memory for the code points that it has, not for the most it could have."""
+    room = len(chunk) * tables.normalizer.expansion
     code_point, scratch = np.empty(room, np.uint32), np.empty(room, np.uint32)
-    text_starts, word_starts = np.zeros(2, np.int64), np.zeros(2, np.int64)
-    starts = np.array([0, len(chunk)], np.int64)
-    flat = np.frombuffer(chunk, np.uint8)
-    normalize_chunks(writable(flat), starts, tables.normalizer, scratch, code_point, text_starts)
-    word, ids, ends = np.empty((room, 2), np.int64), np.empty(room, np.int32), np.empty(room, np.int64)
+    starts, text_starts, word_starts = np.array([0, len(chunk)]), np.zeros(2, np.int64), np.zeros(2, np.int64)
+    normalize_chunks(writable(chunk), starts, tables.normalizer, scratch, code_point, text_starts)
+    count = int(text_starts[1])
+    code_point, scratch = code_point[:count].copy(), scratch[:0]
+    word, ids, ends = np.empty((count, 2), np.int64), np.empty(count, np.int32), np.empty(count, np.int64)
     split(code_point, text_starts, tables.words, word, word_starts)
     word_count = int(word_starts[1])
     id_starts = np.zeros(word_count + 1, np.int64)
     match(code_point, word, np.arange(word_count + 1), tables.model, ids, ends, id_starts)
-    id_count = int(id_starts[-1])
-    return Stages(code_point[: text_starts[1]], word[:word_count], id_starts, ids[:id_count], ends[:id_count])
+    return Stages(code_point, word[:word_count], id_starts, ids[: id_starts[-1]], ends[: id_starts[-1]])

@@ -13,7 +13,7 @@ from gpu_tok.tables.trie import ID, LINK, NO_PIECE, PARENT, WORD_ROOT
 def match(code_point, word, word_starts, model, ids, ends, id_starts):
     """Writes the ids of texts, where each piece ends, and which ids each text has, id_starts.
 
-    word: int64[n, 2], rows (start, end) in code_point, uint32; text i has the words `word_starts[i]:word_starts[i + 1]`.
+    code_point: uint32. word: int64[n, 2], rows (start, end) in it; text i has `word_starts[i]:word_starts[i + 1]`.
     ids, ends: int32 and int64, room for one a code point. A word that is too long, or that the pieces cannot spell to
     its end, is one unknown.
 
@@ -27,7 +27,7 @@ def match(code_point, word, word_starts, model, ids, ends, id_starts):
         id_starts[text] = count
         for index in range(word_starts[text], word_starts[text + 1]):
             piece_end, end = word[index, 0], word[index, 1]
-            first, root = count, WORD_ROOT
+            first, root = count, np.int64(WORD_ROOT)
             may_be_spelled = end - piece_end <= max_characters
             while may_be_spelled and piece_end < end:
                 at, node, piece_id = piece_end, root, NO_PIECE
