@@ -18,6 +18,7 @@ from cpu_ref.split import split
 from cpu_ref.utf8 import code_point_at, code_point_length
 from gpu_tok.tables.native import NativeTables
 from gpu_tok.tables.normalizer import DELETED
+from gpu_tok.tables.words import WordTables
 
 Bytes = npt.NDArray[np.uint8]
 Ids = npt.NDArray[np.int32]
@@ -25,6 +26,7 @@ Starts = npt.NDArray[np.int64]
 
 BLOCK_BYTES = 1 << 15
 LONG_BYTES = 1 << 20  # a chunk of more bytes has buffers of its own
+WINDOW = 1 << 20  # code points of a long chunk that are split and matched at a time
 
 
 def encode_chunks(bytes: Bytes, starts: Starts, tables: NativeTables) -> tuple[Ids, Starts]:
@@ -41,11 +43,34 @@ def encode_chunks(bytes: Bytes, starts: Starts, tables: NativeTables) -> tuple[I
     borders = np.flatnonzero(np.diff(starts) > LONG_BYTES).tolist()
     for begin, end in zip([-1, *borders], [*borders, len(starts) - 1], strict=True):
         if begin >= 0:
-            made = stages_of(bytes[starts[begin] : starts[begin + 1]], tables)
-            rows.append((made.ids, np.array([0, len(made.ids)])))
+            ids = encode_long(bytes[starts[begin] : starts[begin + 1]], tables)
+            rows.append((ids, np.array([0, len(ids)])))
         rows.append(encode_chunks(bytes, starts[begin + 1 : end + 1], tables))
     counts = np.concatenate([np.diff(id_starts) for _ids, id_starts in rows])
     return np.concatenate([ids for ids, _starts in rows]), np.concatenate([[0], np.cumsum(counts)])
+
+
+def encode_long(chunk: Bytes, tables: NativeTables) -> Ids:
+    """The ids of one chunk: normalized at once, then split and matched by windows, each up to a border of words."""
+    code_point = normalized(chunk, tables)
+    parts = [np.zeros(0, np.int32)]
+    begin = 0
+    while begin < len(code_point):
+        end = next_border(code_point, begin + WINDOW, tables.words)
+        parts.append(split_and_match(code_point[begin:end], tables).ids)
+        begin = end
+    return np.concatenate(parts)
+
+
+def next_border(code_point: npt.NDArray[np.uint32], at: int, words: WordTables) -> int:
+    """Where, at `at` (1 or more) or behind, two neighbours are parted; the end of the text if nowhere."""
+    while at < len(code_point):
+        kinds = words.class_of[code_point[at - 1 : at + 1023]]
+        parted = np.flatnonzero(words.parted[kinds[:-1], kinds[1:]])
+        if len(parted):
+            return at + int(parted[0])
+        at += len(kinds) - 1
+    return len(code_point)
 
 
 class Buffers(NamedTuple):
@@ -172,20 +197,27 @@ def stages(text: str | bytes, tables: NativeTables) -> Stages:
     >>> made.text, made.word.tolist(), made.ids.tolist(), made.ends.tolist()
     ('unaffable!', [[0, 9], [9, 10]], [14477, 20961, 3468, 999], [2, 5, 9, 10])
     """
-    return stages_of(np.frombuffer(text.encode() if isinstance(text, str) else text, np.uint8), tables)
+    chunk = np.frombuffer(text.encode() if isinstance(text, str) else text, np.uint8)
+    return split_and_match(normalized(chunk, tables).copy(), tables)
 
 
-def stages_of(chunk: Bytes, tables: NativeTables) -> Stages:
-    """`stages` of a chunk as uint8[n]; takes memory for the code points that it has, not for the most it could have."""
+def normalized(chunk: Bytes, tables: NativeTables) -> npt.NDArray[np.uint32]:
+    """The normalized code points of one chunk."""
     room = len(chunk) * tables.normalizer.expansion
     code_point, scratch = np.empty(room, np.uint32), np.empty(room, np.uint32)
-    starts, text_starts, word_starts = np.array([0, len(chunk)]), np.zeros(2, np.int64), np.zeros(2, np.int64)
-    normalize_chunks(writable(chunk), starts, tables.normalizer, scratch, code_point, text_starts)
-    count = int(text_starts[1])
-    code_point, scratch = code_point[:count].copy(), scratch[:0]
+    text_starts = np.zeros(2, np.int64)
+    normalize_chunks(writable(chunk), np.array([0, len(chunk)]), tables.normalizer, scratch, code_point, text_starts)
+    return code_point[: text_starts[1]]
+
+
+def split_and_match(code_point: npt.NDArray[np.uint32], tables: NativeTables) -> Stages:
+    """The words and pieces of one normalized text."""
+    count = len(code_point)
     word, ids, ends = np.empty((count, 2), np.int64), np.empty(count, np.int32), np.empty(count, np.int64)
-    split(code_point, text_starts, tables.words, word, word_starts)
+    word_starts = np.zeros(2, np.int64)
+    split(code_point, np.array([0, count]), tables.words, word, word_starts)
     word_count = int(word_starts[1])
     id_starts = np.zeros(word_count + 1, np.int64)
     match(code_point, word, np.arange(word_count + 1), tables.model, ids, ends, id_starts)
-    return Stages(code_point, word[:word_count], id_starts, ids[: id_starts[-1]], ends[: id_starts[-1]])
+    id_count = int(id_starts[-1])
+    return Stages(code_point, word[:word_count], id_starts, ids[:id_count].copy(), ends[:id_count])

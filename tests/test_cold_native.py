@@ -159,7 +159,16 @@ def test_chunks_longer_than_a_block_stand_beside_short_ones(monkeypatch: pytest.
     assert encode(tables, batch) == expected
     monkeypatch.setattr(cold, "LONG_BYTES", 30_000)
     assert encode(tables, batch) == expected
+    monkeypatch.setattr(cold, "WINDOW", 1_001)
+    assert encode(tables, batch) == expected
     assert encode(tables, batch[1:2]) == expected[1:2]
+
+
+def test_a_window_ends_where_a_word_does() -> None:
+    _reference, tables = native(vocabularies.text("own/bert"))
+    code_point = np.frombuffer(("ab cd" + "e" * 5_000 + "!").encode("utf-32-le"), np.uint32)
+    borders = [cold.next_border(code_point, at, tables.words) for at in (1, 2, 3, 4, 5, 5_004, 5_005, 5_006, 9_999)]
+    assert borders == [2, 2, 3, 5_005, 5_005, 5_005, 5_005, 5_006, 5_006]
 
 
 def test_chunks_may_lie_anywhere_in_a_read_only_array() -> None:
