@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from gpu_tok.batch import Bytes, Starts
+from gpu_tok.batch import Bytes, Starts, TextBatch, starts_of
+from gpu_tok.device import Workers
 from gpu_tok.errors import TextError
 from gpu_tok.tables import ends
 from gpu_tok.tables.added_tokens import NO_PASS, NORMALIZED, RAW, AddedTokens
 
+RANGE_BYTES = 1 << 20  # of texts that one worker looks through at a time
 TEXT = -1  # the id of a section that is text to encode
 _Table = npt.NDArray[np.int64]  # sections as rows: start, end, id, flags
 
@@ -89,3 +92,67 @@ def _settle_suspects(bytes: Bytes, table: _Table, added: AddedTokens) -> None:
         normalized = added.normalizer.normalize_str(bytes[start:end].tobytes().decode())
         holds = any(content in normalized for content in added.normalized_contents)
         table[at, 3] = flags & ~SUSPECTED | (ends.WHOLE if holds else 0)
+
+
+class Tiles(NamedTuple):
+    """Sections that lie one behind the other: section *i* is `bytes[start[i]:start[i + 1]]`.
+
+    bytes: uint8, read-only (kernels are compiled for one kind of array); start: int64[n + 1]; id, flags as in
+    `Sections`; row_section: int64[rows + 1], the first section of each text.
+    """
+
+    bytes: Bytes
+    start: Starts
+    id: npt.NDArray[np.int32]
+    flags: npt.NDArray[np.uint8]
+    row_section: Starts
+
+
+def run(text: TextBatch, added: AddedTokens, workers: Workers) -> Tiles:
+    """The sections of a batch. Most texts hold no added token, so a quick look over all bytes comes first."""
+    starts = np.require(text.starts, requirements=["C", "W"])
+    bytes = text.bytes.view()
+    bytes.flags.writeable = False
+    ranges = _row_ranges(starts)
+
+    def look(rows: tuple[int, int]) -> bool:
+        return _may_hold_tokens(bytes, starts[rows[0] : rows[1] + 1], added)
+
+    def divide(rows: tuple[int, int]) -> Sections:
+        try:
+            return find_sections(bytes, starts[rows[0] : rows[1] + 1], added)
+        except TextError as error:
+            raise error.in_row(error.row + rows[0]) from None
+
+    if added.count == 0 or not any(workers.map(look, ranges)):
+        rows = len(starts) - 1
+        ids, flags = np.full(rows, TEXT, np.int32), np.full(rows, WHOLE_TEXT, np.uint8)
+        return Tiles(bytes, starts, ids, flags, np.arange(rows + 1, dtype=np.int64))
+    return _tiled(bytes, workers.map(divide, ranges))
+
+
+def _row_ranges(starts: Starts) -> list[tuple[int, int]]:
+    edges = np.arange(starts[0], starts[-1], RANGE_BYTES)
+    firsts = np.unique(np.append(np.searchsorted(starts[:-1], edges), [0, len(starts) - 1]))
+    return [(int(first), int(last)) for first, last in itertools.pairwise(firsts)]
+
+
+def _may_hold_tokens(bytes: Bytes, starts: Starts, added: AddedTokens) -> bool:
+    from cpu_ref.added_tokens import BLOCK, mark_blocks
+
+    begin, end = int(starts[0]), int(starts[-1])
+    hits = np.empty(-(-(end - begin) // BLOCK), np.uint8)
+    return mark_blocks(bytes, begin, end, added.tables.begins, added.tables.block_patterns, hits) > 0
+
+
+def _tiled(bytes: Bytes, parts: list[Sections]) -> Tiles:
+    """All parts behind one another. Where the reference covers text twice (`rstrip` ate what is a token), the bytes
+    are copied so that sections do not overlap."""
+    start, end, ids, flags = (np.concatenate([part[field] for part in parts]) for field in range(4))
+    row_counts = np.concatenate([np.diff(part.row_start) for part in parts])
+    edges = np.append(start, end[-1:])
+    if not np.array_equal(edges[1:], end):
+        edges = starts_of(end - start)
+        bytes = np.concatenate([bytes[begin:end] for begin, end in zip(start, end, strict=True)])
+        bytes.flags.writeable = False
+    return Tiles(bytes, edges, ids, flags, starts_of(row_counts))

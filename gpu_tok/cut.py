@@ -8,7 +8,7 @@ import numpy as np
 
 from cpu_ref.cut import CutTable, next_cut
 from cpu_ref.machine import RANGES
-from gpu_tok.added_tokens import TEXT, Sections
+from gpu_tok.added_tokens import TEXT, Tiles
 from gpu_tok.batch import Bytes, starts_of
 from gpu_tok.tables import ends
 from gpu_tok.tables.cuts import CutTables
@@ -58,7 +58,7 @@ def _ranges(values: np.ndarray) -> np.ndarray:
     return runs[values[first].any(axis=1)].astype(np.uint8)
 
 
-def divide_long(sections: Sections, bytes: Bytes, table: CutTable, unit_bytes: int) -> Sections:
+def divide_long(sections: Tiles, table: CutTable, unit_bytes: int) -> Tiles:
     """Divides sections of more than two units at cuts, so that one huge text keeps all workers busy.
 
     The parts keep the end flags of the ends that they have.
@@ -68,7 +68,9 @@ def divide_long(sections: Sections, bytes: Bytes, table: CutTable, unit_bytes: i
     long = np.flatnonzero((lengths > 2 * unit_bytes) & divisible)
     if len(long) == 0:
         return sections
-    inside = [_cuts_every(bytes, *sections.start[index : index + 2].tolist(), table, unit_bytes) for index in long]
+    inside = [
+        _cuts_every(sections.bytes, *sections.start[index : index + 2].tolist(), table, unit_bytes) for index in long
+    ]
     counts = np.ones(len(lengths), np.int64)
     counts[long] += [len(cuts) for cuts in inside]
     first = starts_of(counts)
@@ -80,7 +82,7 @@ def divide_long(sections: Sections, bytes: Bytes, table: CutTable, unit_bytes: i
         start[begin + 1 : end] = cuts
         flags[begin + 1 : end] &= ends.SECTION_LAST
         flags[begin : end - 1] &= ~np.uint8(ends.SECTION_LAST)
-    return Sections(start, np.repeat(sections.id, counts), flags, first[sections.row_section])
+    return Tiles(sections.bytes, start, np.repeat(sections.id, counts), flags, first[sections.row_section])
 
 
 def _cuts_every(bytes: Bytes, begin: int, end: int, table: CutTable, step: int) -> list[int]:
@@ -92,7 +94,7 @@ def _cuts_every(bytes: Bytes, begin: int, end: int, table: CutTable, step: int) 
     return cuts
 
 
-def units_of(sections: Sections, unit_bytes: int, ramp: bool) -> list[tuple[int, int]]:
+def units_of(sections: Tiles, unit_bytes: int, ramp: bool) -> list[tuple[int, int]]:
     """Work units: ranges of sections of about `unit_bytes`, none empty.
 
     ramp: begin with small ones and double them, so that an empty table has learnt the frequent chunks before the

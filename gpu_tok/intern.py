@@ -21,8 +21,8 @@ from cpu_ref.intern import (
     number_distinct,
     publish,
 )
-from gpu_tok.added_tokens import Sections
-from gpu_tok.batch import Bytes, Ids, Ragged, Starts
+from gpu_tok.added_tokens import Tiles
+from gpu_tok.batch import Ids, Ragged, Starts
 from gpu_tok.cold import ColdPath
 from gpu_tok.errors import TextError
 
@@ -101,7 +101,7 @@ class Encoder(NamedTuple):
     cold: ColdPath
 
 
-def encode_sections(unit: tuple[int, int], text: Bytes, sections: Sections, end_place: Starts, encoder: Encoder) -> Ids:
+def encode_sections(unit: tuple[int, int], sections: Tiles, end_place: Starts, encoder: Encoder) -> Ids:
     """The ids of one work unit: those of known chunks from the table, those of new ones from the cold path.
 
     unit: first section and one past the last. end_place: int64[sections], written: ids of the unit before the end of
@@ -109,14 +109,15 @@ def encode_sections(unit: tuple[int, int], text: Bytes, sections: Sections, end_
     """
     first, last = unit
     byte_count = int(sections.start[last] - sections.start[first])
+    room, first_misses = np.empty(byte_count // 3 + 64, np.int32), np.empty((64, MISS_FIELDS), np.int64)
     ids, id_count, misses, miss_count = encode_unit(
-        text, sections.start, sections.id, sections.flags, first, last, encoder.cold.flags, encoder.cut_table,
-        encoder.table.arrays, end_place, np.empty(byte_count // 3 + 64, np.int32), np.empty((64, MISS_FIELDS), np.int64),
+        sections.bytes, sections.start, sections.id, sections.flags, first, last, encoder.cold.flags, encoder.cut_table,
+        encoder.table.arrays, end_place, room, first_misses,
     )  # fmt: skip
     if miss_count == 0:
         return ids[:id_count]
-    number, first_miss = number_distinct(text, misses, miss_count)
-    flat, starts, flags = collect_chunks(text, misses, first_miss)
+    number, first_miss = number_distinct(sections.bytes, misses, miss_count)
+    flat, starts, flags = collect_chunks(sections.bytes, misses, first_miss)
     chunks = Ragged(flat, starts)
     try:
         late = encoder.cold.encode(chunks, flags)
@@ -127,5 +128,5 @@ def encode_sections(unit: tuple[int, int], text: Bytes, sections: Sections, end_
     return ids
 
 
-def _row_of(sections: Sections, section: int) -> int:
+def _row_of(sections: Tiles, section: int) -> int:
     return int(np.searchsorted(sections.row_section, section, side="right")) - 1

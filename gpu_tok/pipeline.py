@@ -17,12 +17,12 @@ def encode(
 ) -> gather.Rows:
     """texts -> ids, exactly the reference's."""
     sections = added_tokens.run(text, tokens, workers)  # text -> sections, between added tokens
-    sections = cut.divide_long(sections, text.bytes, encoder.cut_table, UNIT_BYTES)
+    sections = cut.divide_long(sections, encoder.cut_table, UNIT_BYTES)
     units = cut.units_of(sections, UNIT_BYTES, ramp=encoder.table.rows_used == 0)
     end_place = np.zeros(len(sections.id), np.int64)
 
     def encode_unit(unit: tuple[int, int]) -> np.ndarray:  # section -> chunks -> table entries -> ids
-        return intern.encode_sections(unit, text.bytes, sections, end_place, encoder)
+        return intern.encode_sections(unit, sections, end_place, encoder)
 
     parts = workers.map(encode_unit, units)
     counts = positions.section_counts(end_place, units)

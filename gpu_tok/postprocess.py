@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -46,9 +46,8 @@ class Plan(NamedTuple):
     refuses: bool
 
 
-def make_plan(
+def resolve(
     definition: Definition,
-    add_special_tokens: bool = True,
     truncation: bool | None = None,
     max_length: int | None = None,
     padding: Literal["longest", "max_length", False] | None = None,
@@ -56,15 +55,25 @@ def make_plan(
     pad_id: int | None = None,
     truncation_side: Side | None = None,
     padding_side: Side | None = None,
-) -> tuple[Plan, Template, Pad | None]:
-    """The plan for the arguments of `encode_batch`, with the template and the padding that it was made from.
+) -> tuple[Truncation | None, Pad | None]:
+    """Truncation and padding for the arguments of `encode_batch`.
 
     With padding="max_length", `max_length` is the length of the rows; it cuts only where truncation is on.
     """
-    template = compile_postprocess(definition, add_special_tokens)
     cut_length = None if padding == "max_length" and not truncation and not definition.truncation else max_length
     cut = resolve_truncation(definition, truncation, cut_length, truncation_side)
-    pad = resolve_padding(definition, padding, max_length, pad_to_multiple_of, pad_id, padding_side)
+    return cut, resolve_padding(definition, padding, max_length, pad_to_multiple_of, pad_id, padding_side)
+
+
+def make_plan(
+    definition: Definition, add_special_tokens: bool = True, **arguments: Any
+) -> tuple[Plan, Template, Pad | None]:
+    """The plan for the arguments of `encode_batch`, with the template and the padding that it was made from.
+
+    arguments: as for `resolve`.
+    """
+    template = compile_postprocess(definition, add_special_tokens)
+    cut, pad = resolve(definition, **arguments)
     return plan_of(template, cut, pad), template, pad
 
 

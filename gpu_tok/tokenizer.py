@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import tokenizers
 
-from gpu_tok import added_tokens, cut, pipeline
+from gpu_tok import cut, pipeline
 from gpu_tok.batch import Padding, TextBatch, TokenBatch, TypeIds, ragged_ids
 from gpu_tok.cold import ColdPath
 from gpu_tok.decode import Decoder
@@ -20,6 +20,7 @@ from gpu_tok.explain import Explanation, explain
 from gpu_tok.info import Info, info_of
 from gpu_tok.intern import Encoder, Table
 from gpu_tok.postprocess import plan_of, resolve
+from gpu_tok.tables.added_tokens import AddedTokens, compile_added_tokens
 from gpu_tok.tables.cuts import CutTables, derive
 from gpu_tok.tables.definition import Definition
 from gpu_tok.tables.postprocess import Pad, Template, compile_postprocess, resolve_padding
@@ -59,7 +60,7 @@ class Tokenizer:
         self.workers = Workers(workers)
         self.cuts: CutTables = derive(definition)
         self.cold = ColdPath(definition, fallback=fallback)
-        self.added_tokens = added_tokens.compile_tokens(definition)
+        self.added_tokens: AddedTokens = compile_added_tokens(definition)
         self.table = Table(table_bytes)
         self._encoder = Encoder(cut.lay_out(self.cuts), self.table, self.cold)
         _renew_after_fork(self.table)

@@ -16,7 +16,7 @@ import texts
 from cpu_ref import hot
 from cpu_ref.cut import BLOCK, next_cut
 from gpu_tok import cut
-from gpu_tok.added_tokens import TEXT, Sections
+from gpu_tok.added_tokens import TEXT, Tiles
 from gpu_tok.batch import Ragged, TextBatch, starts_of
 from gpu_tok.intern import Encoder, Table, encode_sections
 from gpu_tok.positions import of_sections, section_counts
@@ -76,18 +76,18 @@ def plain_ids(text: str, tables: CutTables, model: MadeUpModel, flags: int = ALL
     return ids
 
 
-def sections_of(batch: TextBatch) -> Sections:
+def sections_of(batch: TextBatch) -> Tiles:
     rows = len(batch)
     ids, flags = np.full(rows, TEXT, np.int32), np.full(rows, ALL_ENDS, np.uint8)
-    return Sections(batch.starts, ids, flags, np.arange(rows + 1))
+    return Tiles(batch.bytes, batch.starts, ids, flags, np.arange(rows + 1))
 
 
-def encode(batch: TextBatch, sections: Sections, encoder: Encoder, unit_bytes: int = 1 << 20) -> list[list[int]]:
+def encode(batch: TextBatch, sections: Tiles, encoder: Encoder, unit_bytes: int = 1 << 20) -> list[list[int]]:
     """All steps but special tokens, on one thread."""
-    sections = cut.divide_long(sections, batch.bytes, encoder.cut_table, unit_bytes)
+    sections = cut.divide_long(sections, encoder.cut_table, unit_bytes)
     units = cut.units_of(sections, unit_bytes, ramp=False)
     end_place = np.zeros(len(sections.id), np.int64)
-    parts = [encode_sections(unit, batch.bytes, sections, end_place, encoder) for unit in units]
+    parts = [encode_sections(unit, sections, end_place, encoder) for unit in units]
     places = of_sections(section_counts(end_place, units), sections.row_section)
     flat = np.concatenate(parts) if parts else np.zeros(0, np.int32)
     starts = starts_of(places.row_counts)
@@ -185,7 +185,11 @@ def test_added_tokens_and_whole_sections_are_not_cut(flags):
     pick = random.Random(8)
     given, rows, expected = [], [], []
     for text in some_texts(8):
-        pieces = [(text, TEXT, ALL_ENDS), ("[X] y" * pick.randrange(1, 40), 7, 0), (text[::-1], TEXT, ends.SECTION_LAST)]
+        pieces = [
+            (text, TEXT, ALL_ENDS),
+            ("[X] y" * pick.randrange(1, 40), 7, 0),
+            (text[::-1], TEXT, ends.SECTION_LAST),
+        ]
         pieces += [("whole " * pick.randrange(900), TEXT, ALL_ENDS | ends.WHOLE), ("<s>", 3, 0), ("<s>", 4, 0)]
         pick.shuffle(pieces)
         rows.append(pieces[: pick.randrange(len(pieces) + 1)])
@@ -194,7 +198,8 @@ def test_added_tokens_and_whole_sections_are_not_cut(flags):
         expected.append([x for row in ids for x in row])
     batch = TextBatch.of(given)
     flat = [piece for row in rows for piece in row]
-    sections = Sections(
+    sections = Tiles(
+        batch.bytes,
         starts_of(np.array([len(piece.encode()) for piece, _id, _flags in flat])),
         np.array([id_ for _piece, id_, _flags in flat], np.int32),
         np.array([flag for _piece, _id, flag in flat], np.uint8),
@@ -213,7 +218,7 @@ def test_a_long_text_is_divided_at_cuts_only():
     edges = {0}
     for chunk in plain_cuts(text, tables):
         edges.add(max(edges) + len(chunk.encode()))
-    divided = cut.divide_long(sections_of(batch), batch.bytes, table, 500)
+    divided = cut.divide_long(sections_of(batch), table, 500)
     assert len(divided.id) > 10
     assert set(divided.start.tolist()) <= edges
     assert divided.flags[0] & ends.SECTION_FIRST

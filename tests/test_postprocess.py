@@ -186,7 +186,7 @@ def test_a_length_alone_cuts_but_a_length_to_pad_to_does_not():
     made = definition(BERT)
     assert make_plan(made, max_length=6)[0].keep_at_most == 4
     assert make_plan(made, max_length=6, padding="max_length")[0][2:6] == (UNLIMITED, False, 2, 6)
-    assert make_plan(made, True, True, max_length=6, padding="max_length")[0][2:6] == (4, False, 2, 6)
+    assert make_plan(made, truncation=True, max_length=6, padding="max_length")[0][2:6] == (4, False, 2, 6)
 
 
 def test_arguments_equal_the_reference_set_up_by_hand():

@@ -1,0 +1,260 @@
+"""`Tokenizer` against the reference, end to end: all tokenizers at hand, all hard texts, every way to run them."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import random
+import subprocess
+import sys
+import textwrap
+import threading
+from collections.abc import Callable
+
+import corpora
+import numpy as np
+import oracle
+import pyarrow as pa
+import pytest
+import texts
+import vocabularies
+from compare import assert_same_ids
+from hypothesis import HealthCheck, given, settings
+from tokenizers import Tokenizer as Reference
+
+import gpu_tok
+from gpu_tok import NotYetError, TextBatch, TextError, Tokenizer
+
+QUICK = ["own/bert", "own/byte-level", "own/metaspace-first", "own/unigram"]
+
+
+@pytest.fixture(scope="module")
+def tokenizer(definition_text: Callable[[str], str]) -> Callable[[str], Tokenizer]:
+    """One tokenizer a name, kept for the whole file: what it has learnt by then must not matter."""
+    made: dict[str, Tokenizer] = {}
+
+    def make(name: str) -> Tokenizer:
+        if name not in made:
+            made[name] = Tokenizer.from_str(definition_text(name), device="cpu", workers=2, table_bytes=1 << 22)
+        return made[name]
+
+    return make
+
+
+def with_tokens(reference: Reference, seed: int, count: int = 60) -> list[str]:
+    """Texts with the tokenizer's own added tokens in them, beside troublemakers and white space."""
+    pick = random.Random(seed)
+    contents = [token.content for token in reference.get_added_tokens_decoder().values()]
+    contents = pick.sample(contents, min(len(contents), 30))
+    parts = [*contents, *(content.lower() for content in contents), *(content[:-1] for content in contents)]
+    parts += [" ", "\n", "a", "the", " cat", "日本", "é", "  ", "\u3000", "[", "<", "_"]
+    return ["".join(pick.choices(parts, k=pick.randrange(1, 12))) for _ in range(count)]
+
+
+@pytest.mark.parametrize("name", vocabularies.names())
+def test_ids_equal_the_reference(name, tokenizer, reference):
+    ours, theirs = tokenizer(name), reference(name)
+    given_texts = [*texts.TEXTS, *texts.random_texts(1, 150), *with_tokens(theirs, 2)]
+    for special in (True, False):
+        batch = ours.encode_batch(given_texts, special, truncation=False, padding=False)
+        assert_same_ids(theirs, given_texts, batch, special)
+
+
+@pytest.mark.parametrize("name", vocabularies.names(sources=("shared",)))
+def test_ids_of_real_texts_equal_the_reference(name, tokenizer, reference, real_texts):
+    ours, theirs = tokenizer(name), reference(name)
+    documents = [text for language in corpora.LANGUAGES for text in real_texts(language, 12_000)]
+    for _pass in ("cold", "warm"):
+        assert_same_ids(theirs, documents, ours.encode_batch(documents, truncation=False, padding=False))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", vocabularies.names(sources=("shared",)))
+def test_ids_of_many_real_texts_equal_the_reference(name, tokenizer, reference, real_texts):
+    ours, theirs = tokenizer(name), reference(name)
+    documents = [text for language in corpora.LANGUAGES for text in real_texts(language, 400_000)]
+    assert_same_ids(theirs, documents, ours.encode_batch(documents, truncation=False, padding=False))
+
+
+@pytest.mark.parametrize("name", QUICK)
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(text=texts.strategy())
+def test_any_text_has_the_ids_of_the_reference(name, tokenizer, reference, text):
+    assert_same_ids(reference(name), [text], tokenizer(name).encode_batch([text], truncation=False, padding=False))
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_any_split_of_a_batch_gives_the_same_ids(name, tokenizer):
+    given_texts = [*texts.TEXTS, *texts.random_texts(3, 100)]
+    whole = tokenizer(name).encode_batch(given_texts).to_list()
+    edges = [0, *sorted(texts.random_splits(4, len(given_texts), 9)), len(given_texts)]
+    parts = [tokenizer(name).encode_batch(given_texts[a:b]).to_list() for a, b in itertools.pairwise(edges)]
+    assert [row for part in parts for row in part] == whole
+
+
+@pytest.mark.parametrize("name", QUICK)
+@pytest.mark.parametrize("options", [{"workers": 1}, {"workers": 5}, {"table_bytes": 0}, {"table_bytes": 5000}])
+def test_any_worker_count_and_table_gives_the_same_ids(name, options, definition_text, tokenizer):
+    given_texts = texts.TEXTS * 3
+    ours = Tokenizer.from_str(definition_text(name), **options)
+    expected = tokenizer(name).encode_batch(given_texts).to_list()
+    for _pass in ("cold", "warm"):
+        assert ours.encode_batch(given_texts).to_list() == expected
+
+
+def test_one_long_text_among_many_short_ones(tokenizer, reference):
+    for name in QUICK:
+        given_texts = ["a b", " ".join(texts.TEXTS) * 40, *[""] * 1000, "word " * 60_000, "x"]
+        assert_same_ids(reference(name), given_texts, tokenizer(name).encode_batch(given_texts))
+
+
+def test_a_batch_of_nothing(tokenizer):
+    for name in QUICK:
+        empty = tokenizer(name).encode_batch([])
+        assert (len(empty), empty.to_list(), empty.to_padded().input_ids.shape) == (0, [], (0, 0))
+        assert len(tokenizer(name).encode_batch([""] * 100_000)) == 100_000
+
+
+def test_texts_of_every_form_have_the_same_ids(tokenizer):
+    ours = tokenizer("own/bert")
+    rows = ["the cat", "", "sät日本"]
+    expected = ours.encode_batch(rows).to_list()
+    for given_texts in ([row.encode() for row in rows], pa.array(rows), pa.chunked_array([rows]), TextBatch.of(rows)):
+        assert ours.encode_batch(given_texts).to_list() == expected
+    sliced = TextBatch.of(["before", *rows, "behind"])
+    inner = TextBatch(sliced.bytes, sliced.starts[1:-1].copy())
+    assert ours.encode_batch(inner).to_list() == expected
+
+
+def test_arrays_that_may_not_be_written_to_are_taken(tokenizer):
+    flat, starts = np.frombuffer(b"the cat", np.uint8), np.array([0, 3, 7])
+    starts.flags.writeable = False
+    assert len(tokenizer("own/bert").encode_batch(TextBatch(flat, starts))) == 2
+
+
+@pytest.mark.parametrize("name", ["own/bert", "own/byte-level", "own/prepend"])
+@pytest.mark.parametrize("side", ["left", "right"])
+@pytest.mark.parametrize("max_length", [0, 1, 2, 3, 5, 16, 1000])
+def test_truncation_and_padding_equal_the_reference(name, side, max_length, definition_text):
+    theirs = oracle.copy_of(oracle.plain(definition_text(name)))
+    theirs.enable_truncation(max_length, direction=side)
+    theirs.enable_padding(direction=side, pad_id=3, pad_type_id=1, pad_to_multiple_of=4)
+    ours = Tokenizer.from_reference(theirs)
+    batch = ours.encode_batch(texts.TEXTS)
+    expected = theirs.encode_batch(texts.TEXTS)
+    assert batch.to_list() == [row.ids for row in expected]
+    padded = batch.to_padded()
+    assert padded.attention_mask.tolist() == [row.attention_mask for row in expected]
+    assert padded.token_type_ids.tolist() == [row.type_ids for row in expected]
+    off = ours.encode_batch(texts.TEXTS, truncation=False, padding=False)
+    assert_same_ids(oracle.plain(definition_text(name)), texts.TEXTS, off)
+
+
+@pytest.mark.parametrize("padding", ["longest", "max_length"])
+def test_arguments_go_before_the_file(padding, definition_text):
+    theirs = oracle.copy_of(oracle.plain(definition_text("own/bert")))
+    theirs.enable_truncation(7)
+    theirs.enable_padding(length=7 if padding == "max_length" else None, pad_to_multiple_of=3)
+    ours = Tokenizer.from_str(definition_text("own/bert"))
+    batch = ours.encode_batch(texts.TEXTS, truncation=True, max_length=7, padding=padding, pad_to_multiple_of=3)
+    assert_same_ids(theirs, texts.TEXTS, batch)
+
+
+def test_a_post_processor_without_a_native_form_is_exact_too(definition_text):
+    first, second = {"Sequence": {"id": "A", "type_id": 0}}, {"Sequence": {"id": "B", "type_id": 1}}
+    twice = {"type": "TemplateProcessing", "single": [first] * 2, "pair": [first, second], "special_tokens": {}}
+    text = oracle.changed(definition_text("own/bert"), post_processor=twice)
+    given_texts = ["the cat", "", "sat"]
+    batch = Tokenizer.from_str(text).encode_batch(given_texts, padding="longest")
+    theirs = oracle.copy_of(oracle.plain(text))
+    theirs.enable_padding()
+    assert_same_ids(theirs, given_texts, batch)
+    assert batch.to_padded().token_type_ids.tolist() == [row.type_ids for row in theirs.encode_batch(given_texts)]
+
+
+def test_bad_texts_are_named(tokenizer):
+    for name in QUICK:
+        with pytest.raises(TextError, match=r"text 1: .*surrogate") as caught:
+            tokenizer(name).encode_batch(["fine", "b\udc00d"])
+        assert caught.value.row == 1
+        with pytest.raises(TextError, match="text 2: byte 0xff"):
+            tokenizer(name).encode_batch(["fine", b"fine", b"\xff"])
+        replaced = tokenizer(name).encode_batch(["b\udc00d", b"b\xffd"], invalid_utf8="replace")
+        assert replaced.to_list() == tokenizer(name).encode_batch(["b\ufffdd"] * 2).to_list()
+
+
+LATER = [("text_pairs", ["b"]), ("stride", 2), ("return_overflowing_tokens", True), ("return_offsets", True)]
+
+
+@pytest.mark.parametrize(("name", "value"), [*LATER, ("return_word_ids", True)])
+def test_what_comes_later_says_so(tokenizer, name, value):
+    with pytest.raises(NotYetError, match=f"encode_batch.{name}=.* is not there yet"):
+        tokenizer("own/bert").encode_batch(["a"], **{name: value})
+
+
+def test_several_threads_share_a_tokenizer(definition_text):
+    ours = Tokenizer.from_str(definition_text("own/byte-level"), workers=2, table_bytes=1 << 16)
+    expected = ours.encode_batch(texts.TEXTS).to_list()
+    wrong: list[int] = []
+
+    def encode_often() -> None:
+        for _ in range(10):
+            if ours.encode_batch(texts.TEXTS).to_list() != expected:
+                wrong.append(1)
+            ours.table.clear()
+
+    threads = [threading.Thread(target=encode_often) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
+@pytest.mark.parametrize("parallelism", [None, "true", "false"])
+def test_a_process_forked_after_use_does_not_hang(parallelism, definition_text, tmp_path):
+    for name in ("own/bert", "own/byte-level"):
+        (tmp_path / "tokenizer.json").write_text(definition_text(name), encoding="utf-8")
+        program = textwrap.dedent(
+            """
+            import os, gpu_tok
+            tok = gpu_tok.Tokenizer.from_file("tokenizer.json", workers=2)
+            rows = ["some words %d" % i + " x" * i for i in range(3000)]
+            expected = tok.encode_batch(rows).to_list()
+            texts = tok.decode_batch(expected)
+            child = os.fork()
+            if child == 0:
+                same = tok.encode_batch(rows).to_list() == expected
+                new = len(tok.encode_batch(["never seen %d" % i for i in range(5000)])) == 5000
+                os._exit(0 if same and new and tok.decode_batch(expected) == texts else 1)
+            raise SystemExit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+            """
+        )
+        environment = {**os.environ, **({"TOKENIZERS_PARALLELISM": parallelism} if parallelism else {})}
+        done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, env=environment, timeout=180, check=False)
+        assert done.returncode == 0
+
+
+def test_info_says_what_a_tokenizer_is(tokenizer):
+    from rich.console import Console
+
+    for name in QUICK:
+        info = tokenizer(name).info()
+        described = info.to_dict()
+        assert described["encode"]["grade"] in (1, 3)
+        assert described["encode"]["grade"] == 1 or described["encode"]["reasons"]
+        assert set(info.cuts.taken) <= set(info.cuts.certified)
+        assert info.table_bytes_used <= info.table_bytes
+        console = Console(record=True, width=120)
+        console.print(info)
+        assert "certified" in console.export_text()
+    assert tokenizer("own/bert").info().encode.grade == 1
+    assert tokenizer("own/bert").info().decode.grade == 1
+
+
+def test_the_package_offers_its_names():
+    assert all(hasattr(gpu_tok, name) for name in gpu_tok.__all__)
+    assert repr(gpu_tok.Tokenizer).startswith("<class")
+    with pytest.raises(AttributeError):
+        _ = gpu_tok.nothing
