@@ -75,13 +75,14 @@ class Ends(NamedTuple):
         bits = bit_of[atom_of[self.code_point]]
         several = np.flatnonzero(self.set_of)
         if len(several):
-            of_set = np.array([*map(_union(bit_of, atom_of), self.sets), _union(bit_of, atom_of)(present)], np.uint64)
-            bits[several] |= of_set[self.set_of[several]]  # ANY is -1: the last one
+            members = [atom_of[held] for held in (*self.sets, present)]  # ANY is -1: the last one
+            of_set = np.array([np.bitwise_or.reduce(bit_of[atoms], initial=np.uint64(0)) for atoms in members])
+            bits[several] |= of_set[self.set_of[several]]
         return bits
 
-
-def _union(bit_of, atom_of):  # type: ignore[no-untyped-def]
-    return lambda members: np.bitwise_or.reduce(bit_of[np.unique(atom_of[members])], initial=np.uint64(0))
+    def may_be(self, characters: Property, present: Property) -> Property:
+        """Which code points some of these characters are possible ends of: bool[0x110000]."""
+        return (self.masks(characters.astype(np.uint8), present) & np.uint64(2)) > 0
 
 
 class _Sets:

@@ -6,6 +6,7 @@ not cut at all.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -15,7 +16,7 @@ import numpy.typing as npt
 from gpu_tok.batch import Ragged, starts_of
 from gpu_tok.tables import unicode
 from gpu_tok.tables.atoms import Atoms, atoms_of, only
-from gpu_tok.tables.charsmap import LONGEST_CLUSTER, read_charsmap
+from gpu_tok.tables.charsmap import read_charsmap
 from gpu_tok.tables.images import (
     NO_MORE,
     NOTHING,
@@ -168,7 +169,7 @@ def _replace_literal(where: str, literal: str, content: str) -> Step:
     splits = np.ones((len(characters) + 1, len(characters) + 1), bool)
     for number, character in enumerate(characters[:254], 1):
         atom_of[ord(character)] = number
-    for one, other in zip(literal, literal[1:], strict=False):
+    for one, other in itertools.pairwise(literal):
         splits[atom_of[ord(one)], atom_of[ord(other)]] = False
     return _may_become(where, only(literal[0]), only(literal[-1]), content, atom_of, splits)
 

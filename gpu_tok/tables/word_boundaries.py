@@ -1,0 +1,116 @@
+"""Between which characters of a normalized text words always end, and no part of the pre-tokenizer looks across."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from gpu_tok.tables.classes import Pairs, joint_classes
+from gpu_tok.tables.definition import Definition
+from gpu_tok.tables.refusal import CannotCompile
+from gpu_tok.tables.stages import Stage, stage_of
+from gpu_tok.tables.unicode import CODE_POINTS
+
+Property = npt.NDArray[np.bool_]
+
+
+class WordBoundaries(NamedTuple):
+    """atom_of: uint16[0x110000]. certain: bool[atoms, atoms]; [a, b]: words end there in any context. prefixed: the
+    characters before which a prefix would be put at the left end of a section, None if none is."""
+
+    atom_of: npt.NDArray[np.uint16]
+    certain: Pairs
+    prefixed: Property | None
+
+
+class _Prefixes(NamedTuple):
+    """quiet: for each stage, the characters before which its boundaries count. prefixed: see WordBoundaries."""
+
+    quiet: list[Property]
+    prefixed: Property | None
+
+
+def find_word_boundaries(definition: Definition, reasons: list[str]) -> WordBoundaries:
+    """A pair is certain if some stage has a boundary there and no stage up to it looks across.
+
+    Appends to `reasons` what limits cuts. Raises CannotCompile where no pair is certain.
+    """
+    stages = _usable_stages(definition, reasons)
+    seen = _seen_by(stages)
+    prefixes = _prefixes(definition, stages, seen)
+    atoms = [stage.atom_of[characters] for stage, characters in zip(stages, seen, strict=True)]
+    quiet = [characters.astype(np.uint8) for characters in prefixes.quiet]
+    if not stages:
+        raise CannotCompile("pre_tokenizer", "it divides nothing; only cuts inside words would help")
+    atom_of, members = joint_classes([*atoms, *quiet])
+    certain = np.zeros((members.shape[1],) * 2, bool)
+    independent = ~certain
+    for at, stage in enumerate(stages):
+        pairs = np.ix_(members[at], members[at])
+        independent &= stage.independent[pairs]
+        certain |= independent & stage.boundary[pairs] & (members[len(stages) + at] == 1)
+    if not certain.any():
+        raise CannotCompile("pre_tokenizer", "no two characters are always apart; only cuts inside words would help")
+    return WordBoundaries(atom_of, certain, prefixes.prefixed)
+
+
+def _usable_stages(definition: Definition, reasons: list[str]) -> list[Stage]:
+    """The parts of the pre-tokenizer up to `ByteLevel`, or those before the first that is unknown."""
+    stages: list[Stage] = []
+    for at, part in enumerate(definition.pre_tokenizers):
+        if stages and stages[-1].makes_bytes:
+            reasons.append(f"{stages[-1].where}: the parts behind it see bytes as characters; they make no cuts")
+            break
+        try:
+            stages.append(stage_of(part, place_of("pre_tokenizer", "pretokenizers", at, definition)))
+        except CannotCompile as refusal:
+            reasons.append(f"{refusal.part}: {refusal.reason}; it and the parts behind it make no cuts")
+            break
+    return stages
+
+
+def _seen_by(stages: list[Stage]) -> list[npt.NDArray[np.uint32]]:
+    """What each stage sees in the place of each code point: uint32[0x110000] a stage."""
+    seen = [np.arange(CODE_POINTS, dtype=np.uint32)]
+    for stage in stages:
+        given = seen[-1]
+        if stage.replaces:
+            given = np.where(given == stage.replaces[0], np.uint32(stage.replaces[1]), given)
+        seen.append(given)
+    return seen[:-1]
+
+
+def _prefixes(definition: Definition, stages: list[Stage], seen: list[npt.NDArray[np.uint32]]) -> _Prefixes:
+    """What prefixes mean for cuts.
+
+    Behind an earlier splitter, a prefix before each word would come to stand behind the cut, too, where the whole has
+    none; but not before a character that already is the prefix. Where nothing splits before, a chunk that does not
+    begin a section is encoded by a variant without a prefix.
+    """
+    quiet, quiet_for = np.ones(CODE_POINTS, bool), []
+    prefixed: Property | None = None
+    splits_before = moved = False
+    for stage, part, given in zip(stages, definition.pre_tokenizers, seen, strict=False):
+        if stage.prefix and stage.prefix_scheme != "never":
+            minded = given != ord(stage.prefix)
+            if stage.replaces:
+                minded &= given != stage.replaces[0]
+            if not splits_before:
+                prefixed = minded if prefixed is None else prefixed | minded
+            elif stage.prefix_scheme == "always":
+                quiet = quiet & ~minded
+            elif definition.normalizers or moved:
+                raise CannotCompile(stage.where, "behind other parts it is not certain which word begins at byte 0")
+            else:
+                prefixed = minded if prefixed is None else prefixed | minded
+        moved |= bool(stage.prefix)
+        quiet_for.append(quiet)
+        splits_before |= part["split"] if part["type"] == "Metaspace" else part.get("use_regex", True)
+    return _Prefixes(quiet_for, prefixed)
+
+
+def place_of(top: str, inner: str, at: int, definition: Definition) -> str:
+    """How messages name a part: `normalizer`, or `normalizer.normalizers[2]` in a `Sequence`."""
+    return f"{top}.{inner}[{at}]" if definition.json[top]["type"] == "Sequence" else top
