@@ -1,13 +1,19 @@
 """How this package compiles: one decorator for all kernels.
 
 Kernels hold no GIL, so work units run on a thread pool; their machine code is kept on disk, so only the first process
-on a machine compiles, and says so.
+on a machine compiles, and says so. numba looks only at the file of a function when it asks whether kept code is still
+true, not at the files of what it calls; so each state of our sources has a folder of its own, and code of another
+version never runs.
 """
 
 from __future__ import annotations
 
+import hashlib
+import os
 import sys
+import tempfile
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TypeVar
 
 import numba
@@ -16,9 +22,36 @@ from numba.core import event
 F = TypeVar("F", bound=Callable[..., Any])
 
 
+def _cache_folder() -> str:
+    """`NUMBA_CACHE_DIR`, or a folder of the user's caches, and in it one for these sources; "" if none can be made."""
+    digest = hashlib.sha256()
+    here = Path(__file__).parent
+    for source in sorted([*here.glob("*.py"), *(here.parent / "gpu_tok" / "tables").glob("*.py")]):
+        digest.update(source.read_bytes())
+    caches = Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()) / "gpu_tok"
+    parents = [numba.config.CACHE_DIR] if numba.config.CACHE_DIR else [caches, tempfile.gettempdir()]
+    for parent in parents:
+        folder = Path(parent, f"kernels-{digest.hexdigest()[:16]}")
+        try:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError:
+            continue
+        if os.access(folder, os.W_OK) and folder.stat().st_uid == os.getuid():  # nobody else's machine code is run
+            return str(folder)
+    return ""
+
+
+CACHE_FOLDER = _cache_folder()
+
+
 def kernel(function: F) -> F:
     """Compiles a function that is called from Python: no GIL, cached on disk, no bounds checks."""
-    compiled: Any = numba.njit(nogil=True, cache=True, error_model="numpy")(function)
+    options = {"nogil": True, "error_model": "numpy"}
+    given, numba.config.CACHE_DIR = numba.config.CACHE_DIR, CACHE_FOLDER
+    try:
+        compiled: Any = numba.njit(cache=bool(CACHE_FOLDER), **options)(function)
+    finally:
+        numba.config.CACHE_DIR = given
     return compiled
 
 
