@@ -19,6 +19,8 @@ from typing import Any, TypeVar
 import numba
 from numba.core import event
 
+config: Any = numba.config  # its settings are attributes that the type checker does not see
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -29,7 +31,7 @@ def _cache_folder() -> str:
     for source in sorted([*here.glob("*.py"), *(here.parent / "gpu_tok" / "tables").glob("*.py")]):
         digest.update(source.read_bytes())
     caches = Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()) / "gpu_tok"
-    parents = [numba.config.CACHE_DIR] if numba.config.CACHE_DIR else [caches, tempfile.gettempdir()]
+    parents: list[Any] = [config.CACHE_DIR] if config.CACHE_DIR else [caches, tempfile.gettempdir()]
     for parent in parents:
         folder = Path(parent, f"kernels-{digest.hexdigest()[:16]}")
         try:
@@ -46,12 +48,12 @@ CACHE_FOLDER = _cache_folder()
 
 def kernel(function: F) -> F:
     """Compiles a function that is called from Python: no GIL, cached on disk, no bounds checks."""
-    options = {"nogil": True, "error_model": "numpy"}
-    given, numba.config.CACHE_DIR = numba.config.CACHE_DIR, CACHE_FOLDER
+    options: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
+    given, config.CACHE_DIR = config.CACHE_DIR, CACHE_FOLDER
     try:
         compiled: Any = numba.njit(cache=bool(CACHE_FOLDER), **options)(function)
     finally:
-        numba.config.CACHE_DIR = given
+        config.CACHE_DIR = given
     return compiled
 
 

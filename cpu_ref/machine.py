@@ -6,10 +6,13 @@ LLVM, so it compiles for every processor that numba knows: vectors of 64 bytes b
 
 from __future__ import annotations
 
+from typing import Any
+
 from llvmlite import ir
-from numba import types
+from numba import extending, types
 from numba.core import cgutils
-from numba.extending import intrinsic
+
+intrinsic: Any = extending.intrinsic  # numba's own type takes the typing context for an argument of the call
 
 LANES = 64  # bytes that one vector step looks at: the bits of one mask word
 

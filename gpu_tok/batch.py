@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from gpu_tok.errors import GpuTokError, TextError, TextTypeError
+from gpu_tok.errors import GpuTokError, IdError, TextError, TextTypeError
 
 Bytes = npt.NDArray[np.uint8]
 Ids = npt.NDArray[np.int32]
@@ -33,7 +33,7 @@ class Ragged(NamedTuple):
         return self.flat[self.starts[index] : self.starts[index + 1]]
 
     @property
-    def count(self) -> int:
+    def count(self) -> int:  # type: ignore[override]  # a tuple's own count() means nothing for rows
         """The number of rows."""
         return len(self.starts) - 1
 
@@ -323,9 +323,9 @@ class TokenBatch:
 
 
 def ragged_ids(rows: Any) -> Ragged:
-    """Ids to decode as flat int64 ids and starts: from a TokenBatch, a list of lists, arrays, or a 2-D array."""
+    """Ids to decode as flat int32 or int64 ids and starts: from a TokenBatch, a list of lists, arrays, or a 2-D array."""
     if isinstance(rows, TokenBatch):
-        return Ragged(rows.ids.astype(np.int64), rows.starts)
+        return Ragged(rows.ids, rows.starts)
     if isinstance(rows, Ragged):
         return Ragged(np.asarray(rows.flat, np.int64), np.asarray(rows.starts, np.int64))
     if isinstance(rows, (pa.Array, pa.ChunkedArray)):
@@ -348,7 +348,7 @@ def _whole_numbers(row: int, array: np.ndarray) -> np.ndarray:
     if array.ndim == 1 and array.size == 0:
         return np.zeros(0, np.int64)
     if array.ndim != 1 or array.dtype.kind not in "iu":
-        raise GpuTokError(
+        raise IdError(
             f"row {row} is not a flat row of whole numbers", "decode_batch takes one row of ids a text: [[1, 2], [3]]"
         )
     return array.astype(np.int64)

@@ -68,21 +68,20 @@ def divide_long(sections: Tiles, table: CutTable, unit_bytes: int) -> Tiles:
     long = np.flatnonzero((lengths > 2 * unit_bytes) & divisible)
     if len(long) == 0:
         return sections
-    inside = [
-        _cuts_every(sections.bytes, *sections.start[index : index + 2].tolist(), table, unit_bytes) for index in long
-    ]
+    start = sections.start.tolist()
+    inside = [_cuts_every(sections.bytes, start[at], start[at + 1], table, unit_bytes) for at in long.tolist()]
     counts = np.ones(len(lengths), np.int64)
     counts[long] += [len(cuts) for cuts in inside]
     first = starts_of(counts)
     flags = np.repeat(sections.flags, counts)
-    start = np.empty(first[-1] + 1, np.int64)
-    start[first] = sections.start
+    edges = np.empty(first[-1] + 1, np.int64)
+    edges[first] = sections.start
     for index, cuts in zip(long, inside, strict=True):
         begin, end = first[index], first[index + 1]
-        start[begin + 1 : end] = cuts
+        edges[begin + 1 : end] = cuts
         flags[begin + 1 : end] &= ends.SECTION_LAST
         flags[begin : end - 1] &= ~np.uint8(ends.SECTION_LAST)
-    return Tiles(sections.bytes, start, np.repeat(sections.id, counts), flags, first[sections.row_section])
+    return Tiles(sections.bytes, edges, np.repeat(sections.id, counts), flags, first[sections.row_section])
 
 
 def _cuts_every(bytes: Bytes, begin: int, end: int, table: CutTable, step: int) -> list[int]:
