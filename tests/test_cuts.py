@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import random
 from functools import lru_cache
@@ -13,8 +14,11 @@ import pytest
 import soundness
 import texts
 import vocabularies
+from tokenizers.normalizers import Precompiled
 
 from gpu_tok.tables import ends
+from gpu_tok.tables.charsmap import read_charsmap
+from gpu_tok.tables.classes import merge_classes
 from gpu_tok.tables.cuts import MOST_CLASSES, CutTables, derive
 from gpu_tok.tables.definition import Definition
 
@@ -211,6 +215,15 @@ def test_a_prefix_of_the_first_word_is_a_flag():
     assert tables.flags == ends.SUBSECTION_FIRST
 
 
+def test_a_prefix_at_byte_0_behind_a_splitter_and_a_normalizer_is_not_cut():
+    first = {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "first", "split": True}
+    digits = {"type": "Digits", "individual_digits": True}
+    assert is_certified(derive(defined([], [digits, first])), "a|1")
+    tables = derive(defined([{"type": "NFKC"}], [digits, first]))
+    assert not tables.certified.any()
+    assert "byte 0" in tables.reasons[0]
+
+
 def test_nothing_is_cut_where_nothing_is_known():
     for pre_tokenizer in ({"type": "UnicodeScripts"}, {"type": "FixedLength", "length": 3}):
         tables = derive(defined([], [pre_tokenizer]))
@@ -269,7 +282,7 @@ def random_strings(source: random.Random, count: int) -> list[str]:
     return ["".join(source.choices(alphabets[at % 2], k=source.randint(1, 9))) for at in range(count)]
 
 
-def random_normalizer(source: random.Random) -> dict[str, Any]:
+def random_normalizer(source: random.Random, others: list[dict[str, Any]]) -> dict[str, Any]:
     literals = [
         ("``", '"'),
         (" ", "▁"),
@@ -304,6 +317,7 @@ def random_normalizer(source: random.Random) -> dict[str, Any]:
             {"type": "Prepend", "prepend": source.choice("▁ a")},
             {"type": "Replace", "pattern": {"String": literal[0]}, "content": literal[1]},
             {"type": "Replace", "pattern": {"Regex": pattern[0]}, "content": pattern[1]},
+            *others,
         ]
     )
 
@@ -332,9 +346,9 @@ def random_pre_tokenizer(source: random.Random) -> dict[str, Any]:
     )
 
 
-def assert_random_definition_is_sound(seed: int, count: int) -> None:
+def assert_random_definition_is_sound(seed: int, count: int, others: list[dict[str, Any]]) -> None:
     source = random.Random(seed)
-    normalizers = [random_normalizer(source) for _ in range(source.choice([0, 1, 1, 2, 2, 3]))]
+    normalizers = [random_normalizer(source, others) for _ in range(source.choice([0, 1, 1, 2, 2, 3]))]
     definition = defined(normalizers, [random_pre_tokenizer(source) for _ in range(source.choice([1, 1, 2, 3]))])
     tables = derive(definition)
     assert len(tables.certified) <= MOST_CLASSES
@@ -344,18 +358,36 @@ def assert_random_definition_is_sound(seed: int, count: int) -> None:
 
 @pytest.mark.parametrize("seed", range(8))
 def test_cuts_of_random_definitions_are_sound(seed):
-    assert_random_definition_is_sound(seed, 1000)
+    assert_random_definition_is_sound(seed, 1000, [])
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(1000, 1200))
-def test_cuts_of_many_random_definitions_are_sound(seed):
-    assert_random_definition_is_sound(seed, 4000)
+def test_cuts_of_many_random_definitions_are_sound(seed, definition_text):
+    precompiled = [precompiled_of(definition_text(f"shared/{name}")) for name in ("t5-small", "nmt-marian")]
+    assert_random_definition_is_sound(seed, 4000, precompiled)
+
+
+def precompiled_of(definition: str) -> dict[str, Any]:
+    parts = Definition.from_str(definition).normalizers
+    return next(part for part in parts if part["type"] == "Precompiled")
+
+
+def test_a_charsmap_says_what_the_reference_makes_of_single_characters(definition_text):
+    part = precompiled_of(definition_text("shared/t5-small"))
+    charsmap = read_charsmap(part["precompiled_charsmap"])
+    normalizer = Precompiled(base64.b64decode(part["precompiled_charsmap"]))
+    for code_point in (*range(0x3400), *range(0xF900, 0x10000), *range(0x1F000, 0x1FC00)):
+        assert charsmap.get(chr(code_point), chr(code_point)) == normalizer.normalize_str(chr(code_point))
+
+
+@pytest.mark.parametrize("broken", ["", "AAAA", "////", "AAEAAA==", "no base64!"])
+def test_a_broken_charsmap_is_refused(broken):
+    with pytest.raises(ValueError):  # noqa: PT011 - base64's own errors are ValueErrors, too
+        read_charsmap(broken)
 
 
 def test_more_classes_than_fit_are_merged_and_lose_cuts():
-    from gpu_tok.tables.classes import merge_classes
-
     class_of = np.arange(0x110000) % 40
     pairs = np.random.default_rng(1).random((40, 40)) < 0.7
     merged_of, (merged,) = merge_classes(class_of, [pairs], MOST_CLASSES)

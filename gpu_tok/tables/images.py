@@ -50,19 +50,19 @@ class Ends(NamedTuple):
         if step is identity():
             return self
         more = step.set_of[self.code_point]
-        set_of = np.zeros(CODE_POINTS, np.int32)
-        several = np.flatnonzero((self.set_of != 0) | (more != 0))
-        both = self.set_of[several].astype(np.int64) << 32 | (more[several].astype(np.int64) & 0xFFFFFFFF)
+        anything = (self.set_of == ANY) | (more == ANY)
+        set_of = np.where(anything, np.int32(ANY), np.int32(0))
+        several = np.flatnonzero(~anything & ((self.set_of | more) != 0))
+        both = self.set_of[several].astype(np.int64) << 32 | more[several]
         kinds, kind_of = np.unique(both, return_inverse=True)
         numbering = _Sets()
-        numbers = [numbering.number(self._after(int(kind >> 32), int(np.int32(kind)), step)) for kind in kinds]
-        set_of[several] = np.array(numbers, np.int32)[kind_of] if numbers else 0
+        numbers = [numbering.number(self._after(kind >> 32, kind & 0xFFFFFFFF, step)) for kind in kinds.tolist()]
+        if numbers:
+            set_of[several] = np.array(numbers, np.int32)[kind_of]
         return Ends(step.code_point[self.code_point], set_of, numbering.sets())
 
     def _after(self, before: int, more: int, step: Ends) -> CodePoints | None:
         """The set that comes of a set before a step and of what the step adds; None for ANY."""
-        if before == ANY or more == ANY:
-            return None
         members = self.sets[before]
         added = np.unique(step.set_of[members])
         if (added == ANY).any():

@@ -37,6 +37,7 @@ def find_word_boundaries(definition: Definition, reasons: list[str]) -> WordBoun
 
     Appends to `reasons` what limits cuts. Raises CannotCompile where no pair is certain.
     """
+    _refuse_uncertain_starts(definition)
     stages = _usable_stages(definition, reasons)
     seen = _seen_by(stages)
     prefixes = _prefixes(definition, stages, seen)
@@ -54,6 +55,17 @@ def find_word_boundaries(definition: Definition, reasons: list[str]) -> WordBoun
     if not certain.any():
         raise CannotCompile("pre_tokenizer", "no two characters are always apart; only cuts inside words would help")
     return WordBoundaries(atom_of, certain, prefixes.prefixed)
+
+
+def _refuse_uncertain_starts(definition: Definition) -> None:
+    r"""`prepend_scheme: first` asks the alignments which word begins at byte 0. Behind a splitter they are certain only
+    if nothing has changed the text: `㎠\x06` and `㎠` differ, although a `Precompiled` deletes the U+0006."""
+    changed = bool(definition.normalizers)
+    for at, part in enumerate(definition.pre_tokenizers):
+        if at and changed and part["type"] == "Metaspace" and part["prepend_scheme"] == "first":
+            where = place_of("pre_tokenizer", "pretokenizers", at, definition)
+            raise CannotCompile(where, "behind other parts it is not certain which word begins at byte 0")
+        changed |= part["type"] == "Metaspace" or bool(part.get("add_prefix_space"))
 
 
 def _usable_stages(definition: Definition, reasons: list[str]) -> list[Stage]:
@@ -91,7 +103,7 @@ def _prefixes(definition: Definition, stages: list[Stage], seen: list[npt.NDArra
     """
     quiet, quiet_for = np.ones(CODE_POINTS, bool), []
     prefixed: Property | None = None
-    splits_before = moved = False
+    splits_before = False
     for stage, part, given in zip(stages, definition.pre_tokenizers, seen, strict=False):
         if stage.prefix and stage.prefix_scheme != "never":
             minded = given != ord(stage.prefix)
@@ -101,11 +113,6 @@ def _prefixes(definition: Definition, stages: list[Stage], seen: list[npt.NDArra
                 prefixed = minded if prefixed is None else prefixed | minded
             elif stage.prefix_scheme == "always":
                 quiet = quiet & ~minded
-            elif definition.normalizers or moved:
-                raise CannotCompile(stage.where, "behind other parts it is not certain which word begins at byte 0")
-            else:
-                prefixed = minded if prefixed is None else prefixed | minded
-        moved |= bool(stage.prefix)
         quiet_for.append(quiet)
         splits_before |= part["split"] if part["type"] == "Metaspace" else part.get("use_regex", True)
     return _Prefixes(quiet_for, prefixed)
