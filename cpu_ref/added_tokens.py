@@ -12,6 +12,7 @@ import numpy as np
 from cpu_ref.compiled import inlined, kernel
 from cpu_ref.utf8 import code_point_at, code_point_length
 from gpu_tok.tables.added_tokens import (
+    FOLLOWS,
     JOINS,
     LSTRIP,
     NORMALIZED,
@@ -169,11 +170,19 @@ def next_token(bytes, begin, end, kind, base, hits, tables, state):
 
 @inlined
 def holds_suspect(bytes, begin, end, base, hits, tables):
-    """Whether a raw section has a code point by which a `normalized` token may come about."""
+    """Whether a raw section has a pair of code points by which a `normalized` token may come about.
+
+    A suspect that is not ASCII, or can make its successor too, needs none.
+    """
     at = next_place(bytes, begin, end, I64(SUSPECT), base, hits, tables.begins)
     while at < end:
-        if tables.code_point[code_point_at(bytes, at)] & SUSPICIOUS:
-            return True
+        code_point = code_point_at(bytes, at)
+        meaning = tables.code_point[code_point]
+        if meaning & SUSPICIOUS:
+            if code_point >= 0x80 or meaning & FOLLOWS:
+                return True
+            if at + 1 < end and tables.code_point[code_point_at(bytes, at + 1)] & FOLLOWS:
+                return True
         at = next_place(bytes, at + 1, end, I64(SUSPECT), base, hits, tables.begins)
     return False
 

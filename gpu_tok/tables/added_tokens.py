@@ -17,13 +17,13 @@ import numpy.typing as npt
 
 from gpu_tok.tables import unicode
 from gpu_tok.tables.definition import Definition
-from gpu_tok.tables.sources import CodePoints, by_image, none_of, set_of, sources
+from gpu_tok.tables.sources import CodePoints, by_image, joining, none_of, set_of, sources, vanishing
 from gpu_tok.tables.trie import COLUMNS, WORD_ROOT, sort_pieces
 from gpu_tok.tables.variants import normalized_tokens
 
 LSTRIP, RSTRIP, SINGLE_WORD, PASSED_OVER = 1, 2, 4, 8  # what a token asks for
 RAW, NORMALIZED, SUSPECT = 1, 2, 4  # what can begin at a pair of bytes
-WORD, SPACE, SUSPICIOUS, JOINS = 1, 2, 4, 8  # what a code point means beside a token, or for one
+WORD, SPACE, SUSPICIOUS, FOLLOWS, JOINS = 1, 2, 4, 8, 16  # what a code point means beside a token, or for one
 NO_PASS, NATIVE, BY_SUSPICION = 0, 1, 2  # how tokens with `normalized: true` are looked for
 
 U8 = npt.NDArray[np.uint8]
@@ -34,8 +34,8 @@ class AddedTokenTables(NamedTuple):
 
     row: int32[slots, 4], a trie whose ids are token numbers (`gpu_tok.tables.trie`), those of raw text below slot 0,
     those of normalized text below `normalized_root`. token: int32[tokens, 2], the id and what the token asks for.
-    code_point: uint8[0x110000], WORD | SPACE | SUSPICIOUS | JOINS. begins: uint8[65536], what can begin with two bytes,
-    by `first << 8 | second`: RAW | NORMALIZED | SUSPECT. Where there are at most four different first bytes,
+    code_point: uint8[0x110000], WORD | SPACE | SUSPICIOUS | FOLLOWS | JOINS. begins: uint8[65536], what can begin with
+    two bytes, by `first << 8 | second`: RAW | NORMALIZED | SUSPECT. Where there are at most four different first bytes,
     block_patterns: uint8[3, 4] (first, second, mask) finds them 64 bytes at a time, by `byte == first and
     next & mask == second`; else it has no rows.
     """
@@ -75,17 +75,17 @@ def compile_added_tokens(definition: Definition) -> AddedTokens:
     raw_numbers = {token["content"]: at for at, token in enumerate(tokens) if not token["normalized"]}
     numbers = {token["content"]: at for at, token in enumerate(tokens) if token["normalized"]}
     natively = numbers if way == NATIVE else {}
-    suspect = _suspects(definition, normalized, way)
-    begins = _begins(raw_numbers, natively, suspect)
+    suspect, behind = _suspects(definition, normalized, way)
+    begins = _begins(raw_numbers, natively, suspect, behind)
     tables = AddedTokenTables(
         *_trie(raw_numbers, natively),
         _tokens(tokens, definition.reference.encode_special_tokens),
-        _code_points(suspect, way == NATIVE and bool(definition.normalizers)),
+        _code_points(suspect, behind, way == NATIVE and bool(definition.normalizers)),
         begins.reshape(-1),
         _block_patterns(begins),
     )
-    contents = tuple(filter(None, normalized))
-    return AddedTokens(tables, len(tokens), bool(raw_numbers), way, contents, definition.reference.normalizer)
+    normalizer = definition.reference.normalizer
+    return AddedTokens(tables, len(tokens), bool(raw_numbers), way, tuple(normalized), normalizer)
 
 
 def _trie(raw: dict[str, int], normalized: dict[str, int]) -> tuple[npt.NDArray[np.int32], int]:
@@ -102,12 +102,12 @@ def _tokens(tokens: Sequence[dict[str, Any]], encode_special_tokens: bool) -> np
     return np.array(rows, np.int32).reshape(-1, 2)
 
 
-def _code_points(suspect: CodePoints, composes: bool) -> U8:
+def _code_points(suspect: CodePoints, behind: CodePoints, composes: bool) -> U8:
     meaning = WORD * unicode.has("added_w").astype(np.uint8)
     meaning |= SPACE * unicode.has("added_s").astype(np.uint8)
-    meaning |= SUSPICIOUS * suspect.astype(np.uint8)
+    meaning |= SUSPICIOUS * suspect.astype(np.uint8) | FOLLOWS * behind.astype(np.uint8)
     if composes:
-        meaning |= JOINS * _joins().astype(np.uint8)
+        meaning |= JOINS * joining().astype(np.uint8)
     return meaning
 
 
@@ -142,19 +142,37 @@ def _normalized_pass(definition: Definition, contents: Sequence[str]) -> int:
         return BY_SUSPICION
     contents_before = [token["content"] for token in normalized_tokens(definition)]
     characters = np.array(sorted({ord(character) for content in contents for character in content}), np.int64)
-    stable = ~_joins()[characters] & ~_changed_by("nfd")[characters]
+    stable = ~joining()[characters] & ~_changed_by("nfd")[characters]
     return NATIVE if contents_before == list(contents) and bool(np.all(stable)) else BY_SUSPICION
 
 
-@cache
-def _joins() -> CodePoints:
-    """Code points that can compose with, or move in front of others behind, the character before them."""
-    nfd = unicode.image("nfd")
-    behind = np.ones(len(nfd.flat), bool)
-    behind[nfd.starts[:-1][np.diff(nfd.starts) > 0]] = False
-    joins = none_of()
-    joins[nfd.flat[behind]] = True
-    return joins | (unicode.combining_class() != 0)
+def _suspects(definition: Definition, contents: Sequence[str], way: int) -> tuple[CodePoints, CodePoints]:
+    """Pairs of code points without which no token with `normalized: true` comes about, as first and second ones.
+
+    By suspicion a token is known by the rarest pair of neighbours in it; all code points are suspect where none will
+    do. A token that normalizes to nothing is found everywhere by the reference, so every section has to go there.
+    Natively, only what NFC does not put together again can come to a token that raw text does not have.
+    """
+    everything = ~none_of()
+    if way == NO_PASS or not definition.normalizers:
+        return none_of(), none_of()
+    if way == NATIVE:
+        changed = _changed_by("nfd") & _changed_by("nfc")
+        return changed & by_image("nfd", set_of("".join(contents))), everything
+    gone = vanishing(definition.normalizers)
+    first, second = none_of(), none_of()
+    for content in contents:
+        found = [sources(definition.normalizers, set_of(character)) for character in content]
+        behind = [None if gone is None or after is None else after | gone for after in (*found, None)[1:]]
+        pairs = [
+            (before, everything if after is None or before[ord("\r")] else after)
+            for before, after in zip(found, behind, strict=True)
+            if before is not None
+        ]
+        rarest = min(pairs, key=_frequency, default=(everything, everything))
+        first |= rarest[0]
+        second |= rarest[1]
+    return first, second
 
 
 @cache
@@ -164,41 +182,26 @@ def _changed_by(name: str) -> CodePoints:
     return changed
 
 
-def _suspects(definition: Definition, contents: Sequence[str], way: int) -> CodePoints:
-    """Code points without which no token with `normalized: true` comes about, other than by its own raw characters.
-
-    By suspicion a token is known by the rarest of its characters; all code points are suspect where none will do.
-    """
-    if way == NO_PASS or not definition.normalizers:
-        return none_of()
-    if way == NATIVE:
-        changed = _changed_by("nfd") & _changed_by("nfc")  # what NFC does not put together again
-        return changed & by_image("nfd", set_of("".join(contents)))
-    suspect = none_of()
-    for content in filter(None, contents):
-        found = [sources(definition.normalizers, set_of(character)) for character in sorted(set(content))]
-        usable = [code_points for code_points in found if code_points is not None]
-        if not usable:
-            return ~none_of()
-        suspect |= min(usable, key=_frequency)
-    return suspect
-
-
-def _frequency(code_points: CodePoints) -> tuple[int, int]:
+def _frequency(pair: tuple[CodePoints, CodePoints]) -> int:
     """Smaller for what text holds less of: letters, digits and white space weigh most, brackets and bars least."""
-    ascii_ones = [chr(code_point) for code_point in np.flatnonzero(code_points[:128]).tolist()]
-    common = sum(character.isalnum() or character.isspace() for character in ascii_ones)
-    return common * 4 + len(ascii_ones), int(np.count_nonzero(code_points))
+    weight = 1
+    for code_points in pair:
+        members = [chr(code_point) for code_point in np.flatnonzero(code_points[:128]).tolist()]
+        weight *= 1 + sum(4 if member.isalnum() or member.isspace() else 1 for member in members)
+    return weight
 
 
-def _begins(raw: dict[str, int], normalized: dict[str, int], suspect: CodePoints) -> U8:
-    """What can begin with two bytes: uint8[256, 256]."""
+def _begins(raw: dict[str, int], normalized: dict[str, int], suspect: CodePoints, behind: CodePoints) -> U8:
+    """What can begin with two bytes: uint8[256, 256]. A suspect that can make its successor too may be the last byte,
+    behind which the kernels read a zero."""
     begins = np.zeros((256, 256), np.uint8)
     for contents, kind in ((raw, RAW), (normalized, NORMALIZED)):
         for content in contents:
             opening = content.encode()[:2]
             begins[opening[0], opening[1] if len(opening) > 1 else slice(None)] |= kind
-    begins[_first_bytes(suspect), :] |= SUSPECT
+    for byte in _first_bytes(suspect):
+        seconds = slice(None) if byte >= 0x80 or behind[byte] else _first_bytes(behind)
+        begins[byte, seconds] |= SUSPECT
     return begins
 
 

@@ -7,6 +7,7 @@ One-sided: a code point too many only costs time, one too few would be wrong. So
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -68,6 +69,71 @@ def _before(part: dict[str, Any], wanted: CodePoints) -> CodePoints | None:
     if kind == "Precompiled":
         return _before_precompiled(part, wanted)
     return None
+
+
+def vanishing(normalizers: Sequence[dict[str, Any]]) -> CodePoints | None:
+    """Every code point that may leave nothing of its own right behind an ASCII character other than CR; None says that
+    all may. (Behind others it may also be dropped with the rest of a grapheme cluster.)
+
+    >>> np.flatnonzero(vanishing([{"type": "Replace", "pattern": {"String": "ab"}, "content": ""}])).tolist()
+    [97, 98]
+    """
+    gone = none_of()
+    for at, part in reversed(list(enumerate(normalizers))):
+        if part["type"] == "Precompiled" and any(not _keeps_ascii(earlier) for earlier in normalizers[:at]):
+            return None
+        own = _deletes(part)
+        before = _before(part, gone)
+        if own is None or before is None:
+            return None
+        gone = own | before
+    return gone
+
+
+def _keeps_ascii(part: dict[str, Any]) -> bool:
+    """Whether what a part makes of an ASCII character is ASCII."""
+    return part["type"] != "ByteLevel" and part.get("content", "").isascii()
+
+
+def _deletes(part: dict[str, Any]) -> CodePoints | None:
+    kind = part["type"]
+    if kind in ("Lowercase", "Strip", "Prepend"):
+        return none_of()
+    if kind in ("NFC", "NFD", "NFKC", "NFKD"):
+        return joining()
+    if kind == "StripAccents":
+        return unicode.has("accent")
+    if kind == "BertNormalizer":
+        return unicode.has("bert_deleted") | unicode.has("bert_mark") | joining()
+    if kind == "Replace":
+        if part["content"]:
+            return none_of()
+        return set_of(part["pattern"]["String"]) if "String" in part["pattern"] else None
+    if kind == "Precompiled":
+        return _dropped_by_precompiled(part)
+    return None
+
+
+def _dropped_by_precompiled(part: dict[str, Any]) -> CodePoints | None:
+    """The rest of a cluster is dropped behind a known beginning; of ASCII only LF goes on one of ASCII, that of CR."""
+    try:
+        charsmap = read_charsmap(part["precompiled_charsmap"])
+    except ValueError:
+        return None
+    dropped = set_of("".join(key for key, value in charsmap.items() if not value))
+    dropped[0x80:] = True
+    return dropped
+
+
+@cache
+def joining() -> CodePoints:
+    """Code points that can compose with, or move in front of others behind, the character before them."""
+    nfd = unicode.image("nfd")
+    behind = np.ones(len(nfd.flat), bool)
+    behind[nfd.starts[:-1][np.diff(nfd.starts) > 0]] = False
+    joins = none_of()
+    joins[nfd.flat[behind]] = True
+    return joins | (unicode.combining_class() != 0)
 
 
 def by_image(name: str, wanted: CodePoints) -> CodePoints:
