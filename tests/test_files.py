@@ -170,7 +170,7 @@ json_values = st.recursive(
 )
 def test_any_objects_that_python_writes_are_read_back(lines):
     block = b"".join(json.dumps({**fields, "text": text}, indent=None).encode() + b"\n" for text, fields in lines)
-    taken = json_lines._take_texts(block, json_lines.Place("a.jsonl", 1), Reading())
+    taken = json_lines._take_texts(block, len(lines), json_lines.Place("a.jsonl", 1), Reading())
     assert taken.to_list() == [text for text, _fields in lines]
 
 
@@ -187,7 +187,7 @@ def test_a_damaged_line_is_taken_only_if_it_still_is_json(noise, at):
     if not line.strip(b" \t\r"):
         return
     try:
-        taken = json_lines._take_texts(line + b"\n", json_lines.Place("a.jsonl", 1), Reading())
+        taken = json_lines._take_texts(line + b"\n", 1, json_lines.Place("a.jsonl", 1), Reading())
         assert [text.encode() for text in taken.to_list()] == [expected]
     except FileError:
         assert expected is None

@@ -38,20 +38,21 @@ def read(source: Source, reading: Reading) -> Iterator[Documents]:
     place = Place(source.path, 1)
     with Stream(source) as stream:
         for block in line_blocks(stream, reading.batch_bytes):
+            lines = block.count(b"\n")
             if reading.keep:
                 texts, columns = _take_with_columns(block, place, reading)
             else:
-                texts, columns = _take_texts(block, place, reading), None
+                texts, columns = _take_texts(block, lines, place, reading), None
             yield Documents(texts, columns, stream.tell())
-            place = place._replace(line=place.line + block.count(b"\n"))
+            place = place._replace(line=place.line + lines)
 
 
-def _take_texts(block: bytes, place: Place, reading: Reading) -> TextBatch:
+def _take_texts(block: bytes, lines: int, place: Place, reading: Reading) -> TextBatch:
     data = np.frombuffer(block, np.uint8)
     if not _is_utf8(data):
         return _batch([text for text, _fields in _parse_lines(block, place, reading)])
     field = np.frombuffer(reading.text_field.encode(), np.uint8)
-    texts, ends = np.empty(len(data), np.uint8), np.zeros(block.count(b"\n") + 1, np.int64)
+    texts, ends = np.empty(len(data), np.uint8), np.zeros(lines + 1, np.int64)
     row = written = at = 0
     while True:
         row, written, at = take_texts(data, at, field, texts, written, ends[1:], row)

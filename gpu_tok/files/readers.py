@@ -6,7 +6,7 @@ from collections.abc import Generator, Iterator
 
 from gpu_tok.files import json_lines, parquet, plain_text
 from gpu_tok.files.documents import Documents, Reading, merge
-from gpu_tok.files.sources import STANDARD_INPUT, Source
+from gpu_tok.files.sources import Source
 from gpu_tok.files.threads import ahead
 
 READERS = {"jsonl": json_lines.read, "parquet": parquet.read, "txt": plain_text.read}
@@ -19,8 +19,8 @@ def read(sources: list[Source], reading: Reading = Reading()) -> Generator[Docum
     ...     rows = tokenizer.encode_batch(documents.texts)
     """
     documents = merge(_pieces(sources, reading), reading.batch_bytes)
-    if any(source.path == STANDARD_INPUT for source in sources):
-        return documents  # a thread that waits for a keyboard could not be stopped
+    if any(source.is_pipe for source in sources):
+        return documents  # a thread that waits for a pipe could not be stopped
     return ahead(documents)
 
 

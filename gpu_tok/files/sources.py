@@ -24,6 +24,11 @@ class Source:
     codec: str | None
     size: int
 
+    @property
+    def is_pipe(self) -> bool:
+        """Standard input, or a file that cannot be read twice."""
+        return self.path == STANDARD_INPUT or not os.path.isfile(self.path)
+
 
 def find(
     names: Iterable[str],

@@ -20,8 +20,7 @@ class Stream:
     def __init__(self, source: Source) -> None:
         self._source = source
         try:
-            from_pipe = source.path == STANDARD_INPUT
-            self._stored = pa.PythonFile(sys.stdin.buffer, "r") if from_pipe else pa.OSFile(source.path)
+            self._stored = _open(source)
             self._bytes = pa.CompressedInputStream(self._stored, source.codec) if source.codec else self._stored
         except OSError as error:
             raise FileError(f"{source.path}: cannot be opened: {error}") from error
@@ -51,7 +50,14 @@ class Stream:
 
     def tell(self) -> int:
         """How many bytes of the file, as stored, have been read."""
-        return 0 if self._source.path == STANDARD_INPUT else int(self._stored.tell())
+        return 0 if self._source.is_pipe else int(self._stored.tell())
+
+
+def _open(source: Source) -> pa.NativeFile:
+    if not source.is_pipe:
+        return pa.OSFile(source.path)
+    # Python's own files can be interrupted while they wait.
+    return pa.PythonFile(sys.stdin.buffer if source.path == STANDARD_INPUT else open(source.path, "rb"), "r")
 
 
 def blocks(stream: Stream, size: int) -> Iterator[bytes]:
@@ -61,10 +67,10 @@ def blocks(stream: Stream, size: int) -> Iterator[bytes]:
 
 def line_blocks(stream: Stream, size: int) -> Iterator[bytes]:
     r"""Blocks of whole lines, each ending in `\n`, of about `size` bytes; longer when a line is."""
-    parts: list[bytes] = []
+    parts: list[bytes | memoryview] = []
     for block in blocks(stream, size):
         end = block.rfind(b"\n") + 1
-        parts.append(block[:end] if end else block)
+        parts.append(memoryview(block)[:end] if end else block)
         if end:
             yield b"".join(parts)
             parts = [block[end:]] if end < len(block) else []

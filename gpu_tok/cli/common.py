@@ -1,0 +1,164 @@
+"""What all commands share: their options, how they end, and how they speak."""
+
+from __future__ import annotations
+
+import functools
+import signal
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
+
+import typer
+
+if TYPE_CHECKING:
+    from gpu_tok.tokenizer import Tokenizer
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+FAILED, BAD_INPUT, FAULT, INTERRUPTED, TERMINATED = 1, 2, 3, 130, 143  # exit statuses
+
+TokenizerFile = Annotated[
+    str,
+    typer.Option(
+        "--tokenizer", "-t", metavar="TOKENIZER.JSON", help="The tokenizer, as Hugging Face tokenizers has it."
+    ),
+]
+Inputs = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="INPUT...",
+        help="Files (.jsonl and .txt, both also with .gz or .zst behind; .parquet), globs, folders; - for standard "
+        "input (JSON lines, or --format txt).",
+        show_default=False,
+    ),
+]
+NoSpecialTokens = Annotated[bool, typer.Option("--no-special-tokens", help=r"Do not add \[CLS], <s> and the like.")]
+DeviceName = Annotated[
+    Literal["auto", "cpu"], typer.Option("--device", help="Where to run; auto takes what is there (-v says which).")
+]
+Workers = Annotated[
+    int | None, typer.Option("--workers", min=1, metavar="N", help="Threads that encode; one a core if not given.")
+]
+TextField = Annotated[
+    str, typer.Option("--text-field", metavar="NAME", help="The field or column of .jsonl and .parquet with the text.")
+]
+Separator = Annotated[
+    str | None,
+    typer.Option(
+        "--separator",
+        metavar="STRING",
+        help=r"What parts the documents of a .txt file (\n, \t, \0 are understood; '' makes the file one document).",
+        show_default="every line is a document",
+    ),
+]
+Format = Annotated[
+    Literal["jsonl", "txt", "parquet"] | None,
+    typer.Option("--format", help="What the input files are, whatever their names say."),
+]
+InvalidUtf8 = Annotated[
+    Literal["error", "replace"],
+    typer.Option("--invalid-utf8", help="What to do with bytes that are no UTF-8: stop, or put U+FFFD in their place."),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print the result as one JSON object on standard output.")]
+Verbose = Annotated[
+    bool, typer.Option("--verbose", "-v", help="Say which device is taken and why; show where an error came from.")
+]
+
+
+class _TerminatedError(BaseException):
+    """SIGTERM came: unwind, so that unfinished files are removed."""
+
+
+def ends_well(command: F) -> F:
+    """Turns what a command raises into one clear message and an exit status; an interrupt removes unfinished files."""
+
+    @functools.wraps(command)
+    def run(*arguments: Any, **options: Any) -> Any:
+        from gpu_tok.errors import GpuTokError
+
+        try:
+            with _terminated_raises():
+                return command(*arguments, **options)
+        except (typer.Exit, typer.Abort, typer.BadParameter):
+            raise
+        except KeyboardInterrupt:
+            say("interrupted: unfinished output was removed")
+            raise typer.Exit(INTERRUPTED) from None
+        except _TerminatedError:
+            raise typer.Exit(TERMINATED) from None
+        except Exception as error:
+            if options.get("verbose"):
+                traceback.print_exc()
+            if isinstance(error, GpuTokError):
+                fail(error.finding, error.hint)
+                raise typer.Exit(BAD_INPUT) from None
+            fail(f"{type(error).__name__}: {error}", "this is a fault of gpu-tok; -v shows where it came from")
+            raise typer.Exit(FAULT) from None
+
+    return run  # type: ignore[return-value]
+
+
+@contextmanager
+def _terminated_raises() -> Iterator[None]:
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def stop(number: int, frame: object) -> None:
+        raise _TerminatedError
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def say(message: str) -> None:
+    """One line on standard error, where all that is not the result goes."""
+    print(message, file=sys.stderr, flush=True)
+
+
+def fail(finding: str, hint: str | None) -> None:
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console(stderr=True, soft_wrap=True, highlight=False)
+    console.print(Text.assemble(("error: ", "bold red"), finding))
+    if hint:
+        console.print(Text.assemble(("hint: ", "bold cyan"), hint))
+
+
+def print_json(result: dict[str, Any]) -> None:
+    import orjson
+
+    sys.stdout.buffer.write(orjson.dumps(result, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
+    sys.stdout.flush()
+
+
+def load_tokenizer(path: str, device: str, workers: int | None, verbose: bool) -> Tokenizer:
+    from gpu_tok.tokenizer import Tokenizer
+
+    tokenizer = Tokenizer.from_file(path, device=device, workers=workers)
+    if verbose:
+        say(f"device: {tokenizer.device.name} ({tokenizer.device.reason})")
+    return tokenizer
+
+
+def unescaped(separator: str | None) -> str | None:
+    r"""A separator as typed in a shell: `\n` is a newline.
+
+    >>> unescaped(r"\n\n")
+    '\n\n'
+    """
+    if separator is None:
+        return None
+    meant = {"n": "\n", "t": "\t", "r": "\r", "0": "\0", "\\": "\\"}
+    out, letters = [], iter(separator)
+    for letter in letters:
+        following = next(letters, "") if letter == "\\" else ""
+        out.append(meant.get(following, letter + following) if letter == "\\" else letter)
+    return "".join(out)
