@@ -9,16 +9,19 @@ ids belong; `cpu_ref.gather.insert` puts them there once the cold path has made 
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from cpu_ref.compiled import inlined, kernel
 from cpu_ref.cut import BLOCK, BLOCK_WORDS, cut_block
-from cpu_ref.intern import IN_POOL, INLINE_IDS, LONGEST_KEPT, SHORT, find_row, key_of, row_address
+from cpu_ref.intern import INLINE_IDS, LONGEST_KEPT, SHORT, count_of, find_row, key_of, row_address, write_ids
 from cpu_ref.machine import LANES, load_u64, load_u64_acquire, prefetch, store_u64, trailing_zeros
 
 MISS_START, MISS_LENGTH, MISS_FLAGS, MISS_PLACE, MISS_SECTION = range(5)
 MISS_FIELDS = 5
 KEY_WORDS = 3
+SPARE = 4  # ids that a store of a whole row may write behind the last
 
 SECTION_LAST = 2  # gpu_tok.tables.ends; numba freezes globals, so it is written out and a test compares
 WHOLE = 16
@@ -26,45 +29,50 @@ LONG_KEY = np.uint64((1 << 64) - 1)  # no row has it: chunks that do not fit a r
 TEXT = -1  # the id of a section that is text; others are added tokens
 
 
-@kernel
-def encode_unit(bytes, section_start, section_id, section_flags, first_section, last_section, flag_mask, cut_table, table,
-                section_end_place, ids, misses):  # fmt: skip
-    """Encodes the sections `first_section` up to `last_section`, which lie one behind the other in `bytes`.
+class Work(NamedTuple):
+    """What a work unit is encoded from. start: int64[sections + 1], the sections of `bytes` (uint8), one behind the
+    other; id: int32[sections], an added token's id or TEXT; flags: uint8[sections], ends.py's.
 
-    section_start: int64[sections + 1], section_id: int32[sections] (an added token's id, or TEXT), section_flags:
-    uint8[sections]; flag_mask: the flags that this tokenizer's keys need. section_end_place: int64[sections], written:
-    how many ids of this unit lie before the end of each section. ids (int32) and misses (int64[n, MISS_FIELDS]) are
-    buffers to start with; larger ones take their place when they are full.
-
-    Returns (ids, how many, misses, how many); the ids of misses are not among them yet.
+    end_place: int64[sections], written: how many ids of the unit lie before the end of each section.
     """
-    begin, end = section_start[first_section], section_start[last_section]
+
+    bytes: np.ndarray
+    start: np.ndarray
+    id: np.ndarray
+    flags: np.ndarray
+    end_place: np.ndarray
+
+
+@kernel
+def encode_unit(work, first, last, flag_mask, cut_table, table, ids, misses):
+    """Encodes the sections `first` up to `last`.
+
+    flag_mask: the end flags that this tokenizer's keys need. ids (int32) and misses (int64[n, MISS_FIELDS]) are buffers
+    to start with; larger ones take their place when they are full. Returns (ids, how many, misses, how many); the ids
+    of misses are not among them yet.
+    """
+    bytes, section_start, section_id, section_flags, end_place = work
+    begin, end = section_start[first], section_start[last]
     mask = np.empty(BLOCK_WORDS, np.uint64)
     before, after = np.empty(BLOCK + LANES, np.uint8), np.empty(BLOCK + LANES, np.uint8)
     chunk_start = np.empty(BLOCK + 2, np.int64)
     keys = np.empty((BLOCK + 2, KEY_WORDS), np.uint64)  # low, high, address of the first candidate row
     empty_row = np.zeros(4, np.uint64)  # the row of chunks that the table never keeps: no key is like it
-    id_count, miss_count = 0, 0
     text, readable_end = bytes.ctypes.data, len(bytes)
     rows_address, last_row, pool_address = table.rows.ctypes.data, len(table.rows) // 4 - 1, table.keys.ctypes.data
     keys_address, ids_address, no_row = keys.ctypes.data, ids.ctypes.data, empty_row.ctypes.data
-    section = first_section  # the section in which the open chunk lies
-    next_start = begin  # where the next section begins that the walk over chunks has not entered
-    open_start = begin
+    id_count, miss_count = 0, 0
+    section = first  # the section in which the open chunk lies
+    next_start = open_start = block = begin  # next_start: where the section begins that is to be entered next
     last_class, skip = 0, 0
-    block = begin
     while block < end:
-        count = min(BLOCK, end - block)
-        last_class, skip = cut_block(bytes, block, count, last_class, skip, cut_table, mask, before, after)
-        _cut_at_sections(mask, block, count, section, last_section, section_start, section_id, section_flags)
-        chunk_start[0] = open_start
-        chunks = _list_chunks(mask, block, count, open_start, chunk_start)
-        if block + count == end:
-            chunk_start[chunks + 1] = end
-            chunks += 1
+        block_end = min(block + BLOCK, end)
+        last_class, skip = cut_block(bytes, block, block_end - block, last_class, skip, cut_table, mask, before, after)
+        _cut_at_sections(mask, block, block_end, section, last, section_start, section_id, section_flags)
+        chunks = _list_chunks(mask, block, block_end, open_start, block_end == end, chunk_start)
         open_start = chunk_start[chunks]
-        if len(ids) < id_count + INLINE_IDS * chunks + 4:
-            ids = _grown(ids, id_count, INLINE_IDS * chunks + 4)
+        if len(ids) < id_count + INLINE_IDS * chunks + SPARE:
+            ids = _grown(ids, id_count, INLINE_IDS * chunks + SPARE)
             ids_address = ids.ctypes.data
         if len(misses) < miss_count + chunks:
             misses = _grown_rows(misses, miss_count, chunks)
@@ -73,26 +81,21 @@ def encode_unit(bytes, section_start, section_id, section_flags, first_section, 
         while chunk < chunks:
             start = chunk_start[chunk]
             if start == next_start:
-                section = _enter_section(
-                    section, start, last_section, section_start, section_end_place, id_count, begin
-                )
+                section = _enter_section(section, start, last, section_start, end_place, id_count, begin)
                 next_start = section_start[section + 1]
                 if section_id[section] != TEXT:
                     ids[id_count] = section_id[section]
                     id_count += 1
                     chunk += 1
                     continue
-            stop = chunks
-            flags = 0
+            flags, stop = 0, chunks
             if flag_mask != 0 or section_flags[section] & WHOLE:
                 flags = _flags_of(start, chunk_start[chunk + 1], section, section_start, section_flags, flag_mask)
-                stop = chunk + 1 if flag_mask & SECTION_LAST else stop
+                stop = chunk + 1 if flag_mask & SECTION_LAST else chunks
             if flags == 0:
-                if next_start <= block + count:
+                if next_start <= block_end:
                     stop = min(stop, _first_chunk_from(chunk_start, chunk, chunks, next_start))
-                found_end, id_end = _write_found(keys_address, chunk, stop, ids_address, id_count)
-                id_count = id_end
-                chunk = found_end
+                chunk, id_count = _write_found(keys_address, chunk, stop, ids_address, id_count)
                 if chunk == stop:
                     continue
                 start = chunk_start[chunk]
@@ -102,57 +105,48 @@ def encode_unit(bytes, section_start, section_id, section_flags, first_section, 
                 low, high, mixed = key_of(text + start, readable_end - start, length, flags)
                 row = find_row(low, high, mixed, rows_address, last_row, pool_address, text + start, length)
             if row == 0:
-                misses[miss_count, MISS_START], misses[miss_count, MISS_LENGTH] = start, length
-                misses[miss_count, MISS_FLAGS] = flags
-                misses[miss_count, MISS_PLACE], misses[miss_count, MISS_SECTION] = id_count, section
+                _write_miss(misses, miss_count, start, length, flags, id_count, section)
                 miss_count += 1
-                chunk += 1
-                continue
-            words = load_u64(row + 24)
-            found = np.int64(words >> np.uint64(32))
-            if found & IN_POOL:
-                found &= ~IN_POOL
-                room = found + INLINE_IDS * (chunks - chunk) + 4
+            else:
+                count = count_of(row)
+                room = count + INLINE_IDS * (chunks - chunk) + SPARE
                 if len(ids) < id_count + room:
                     ids = _grown(ids, id_count, room)
                     ids_address = ids.ctypes.data
-                at = np.int64(load_u64(row + 16) >> np.uint64(32))
-                for index in range(found):
-                    ids[id_count + index] = table.ids[at + index]
-            else:
-                store_u64(ids_address + 4 * id_count, load_u64(row + 16))
-                store_u64(ids_address + 4 * id_count + 8, words)
-            id_count += found
+                write_ids(row, table.ids, ids, id_count)
+                id_count += count
             chunk += 1
-        block += count
+        block = block_end
     if begin < end:
-        section = _enter_section(section, end, last_section, section_start, section_end_place, id_count, begin)
-    else:
-        section = first_section
-    for rest in range(section, last_section):
-        section_end_place[rest] = id_count
+        section = _enter_section(section, end, last, section_start, end_place, id_count, begin)
+    for rest in range(section, last):
+        end_place[rest] = id_count
     keys[0, 0] = empty_row[0]  # numba frees an array behind its last use, and their addresses were in use until here
     return ids, id_count, misses, miss_count
 
 
 @inlined
-def _cut_at_sections(mask, block, count, section, last_section, section_start, section_id, section_flags):
+def _cut_at_sections(mask, block, block_end, section, last, section_start, section_id, section_flags):
     """Cuts where sections begin, and nowhere inside added tokens and whole sections."""
-    while section < last_section and section_start[section] < block + count:
+    while section < last and section_start[section] < block_end:
         start, end = section_start[section], section_start[section + 1]
         if start >= block and start < end:
             mask[(start - block) // LANES] |= np.uint64(1) << np.uint64((start - block) % LANES)
         if section_id[section] != TEXT or section_flags[section] & WHOLE:
-            for at in range(max(start + 1, block), min(end, block + count)):
+            for at in range(max(start + 1, block), min(end, block_end)):
                 mask[(at - block) // LANES] &= ~(np.uint64(1) << np.uint64((at - block) % LANES))
         section += 1
 
 
 @inlined
-def _list_chunks(mask, block, count, open_start, chunk_start):
-    """Writes the starts of the chunks that begin in this block behind the open one; returns how many."""
+def _list_chunks(mask, block, block_end, open_start, is_last, chunk_start):
+    """Writes the starts of the open chunk, of those that begin in this block, and, in the last one, its end.
+
+    Returns how many chunks are closed: chunk i is `chunk_start[i]:chunk_start[i + 1]`.
+    """
+    chunk_start[0] = open_start
     chunks = 0
-    for word in range((count + LANES - 1) // LANES):
+    for word in range((block_end - block + LANES - 1) // LANES):
         cuts = mask[word]
         at = block + word * LANES
         while cuts != 0:
@@ -160,6 +154,9 @@ def _list_chunks(mask, block, count, open_start, chunk_start):
             cuts &= cuts - np.uint64(1)
             chunks += start > open_start
             chunk_start[chunks] = start
+    if is_last:
+        chunks += 1
+        chunk_start[chunks] = block_end
     return chunks
 
 
@@ -218,13 +215,13 @@ def _first_chunk_from(chunk_start, low, high, start):
 
 
 @inlined
-def _enter_section(section, start, last_section, section_start, section_end_place, id_count, begin):
+def _enter_section(section, start, last, section_start, end_place, id_count, begin):
     """Closes the sections that end at `start` and returns the one that begins there."""
     if start > begin:
-        section_end_place[section] = id_count
+        end_place[section] = id_count
         section += 1
-    while section < last_section and section_start[section + 1] <= start:
-        section_end_place[section] = id_count
+    while section < last and section_start[section + 1] <= start:
+        end_place[section] = id_count
         section += 1
     return section
 
@@ -239,6 +236,12 @@ def _flags_of(start, end, section, section_start, section_flags, flag_mask):
     if end != section_start[section + 1]:
         flags &= ~SECTION_LAST
     return flags & flag_mask
+
+
+@inlined
+def _write_miss(misses, miss, start, length, flags, place, section):
+    misses[miss, MISS_START], misses[miss, MISS_LENGTH], misses[miss, MISS_FLAGS] = start, length, flags
+    misses[miss, MISS_PLACE], misses[miss, MISS_SECTION] = place, section
 
 
 @inlined

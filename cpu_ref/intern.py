@@ -131,6 +131,25 @@ def row_address(rows_address, last_row, mixed, probe):
     return rows_address + np.int64((mixed + np.uint64(probe)) & np.uint64(last_row)) * ROW_BYTES
 
 
+@inlined
+def count_of(row):
+    """How many ids a row stands for."""
+    return np.int64(load_u64(row + 24) >> np.uint64(32)) & ~IN_POOL
+
+
+@inlined
+def write_ids(row, pool, ids, place):
+    """Writes the ids of a row at `ids[place]`; pool: the table's int32 pool of long lists."""
+    words = load_u64(row + 24)
+    if words >> np.uint64(63):
+        at = np.int64(load_u64(row + 16) >> np.uint64(32))
+        for index in range(count_of(row)):
+            ids[place + index] = pool[at + index]
+    else:
+        store_u64(ids.ctypes.data + 4 * place, load_u64(row + 16))
+        store_u64(ids.ctypes.data + 4 * place + 8, words)
+
+
 @kernel
 def publish(table, bytes, starts, flags, ids, id_starts, row_limit):
     """Adds rows for chunks and their ids while there is room; returns how many found none.

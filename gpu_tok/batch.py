@@ -323,7 +323,7 @@ class TokenBatch:
 
 
 def ragged_ids(rows: Any) -> Ragged:
-    """Ids to decode as flat int32 or int64 ids and starts: from a TokenBatch, a list of lists, arrays, or a 2-D array."""
+    """Ids to decode, int32 or int64, and starts: from a TokenBatch, a list of lists, arrays, or a 2-D array."""
     if isinstance(rows, TokenBatch):
         return Ragged(rows.ids, rows.starts)
     if isinstance(rows, Ragged):

@@ -9,7 +9,7 @@ import numpy as np
 
 from cpu_ref.cut import CutTable
 from cpu_ref.gather import insert
-from cpu_ref.hot import MISS_FIELDS, MISS_SECTION, encode_unit
+from cpu_ref.hot import MISS_FIELDS, MISS_SECTION, Work, encode_unit
 from cpu_ref.intern import (
     IDS_USED,
     KEYS_USED,
@@ -110,10 +110,10 @@ def encode_sections(unit: tuple[int, int], sections: Tiles, end_place: Starts, e
     first, last = unit
     byte_count = int(sections.start[last] - sections.start[first])
     room, first_misses = np.empty(byte_count // 3 + 64, np.int32), np.empty((64, MISS_FIELDS), np.int64)
+    work = Work(sections.bytes, sections.start, sections.id, sections.flags, end_place)
     ids, id_count, misses, miss_count = encode_unit(
-        sections.bytes, sections.start, sections.id, sections.flags, first, last, encoder.cold.flags, encoder.cut_table,
-        encoder.table.arrays, end_place, room, first_misses,
-    )  # fmt: skip
+        work, first, last, encoder.cold.flags, encoder.cut_table, encoder.table.arrays, room, first_misses
+    )
     if miss_count == 0:
         return ids[:id_count]
     number, first_miss = number_distinct(sections.bytes, misses, miss_count)
