@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import orjson
+import systems
 import texts
 import timing
 from rich.console import Console
@@ -55,9 +56,13 @@ def _parse(description: str) -> argparse.Namespace:
     parser.add_argument("--megabytes", type=float, default=4.0, help="of each language, to time (10^6 bytes)")
     parser.add_argument("--threads", nargs="+", type=int, default=[1, 2])
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--systems", nargs="+", help="only systems whose names begin so; the reference always runs")
     parser.add_argument("--json", type=Path, help="where to write the result: bench/results/NAME.json")
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
+    if arguments.systems:
+        wanted = ("tokenizers", *arguments.systems)
+        systems.SYSTEMS = tuple(kind for kind in systems.SYSTEMS if kind.name.startswith(wanted))
     arguments.tokenizer = arguments.tokenizer or [_tokenizer_path(name) for name in DEFAULT_TOKENIZERS]
     return arguments
 

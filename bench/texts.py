@@ -29,7 +29,7 @@ class Texts:
 
 
 def load(language: str, folder: Path, megabytes: float) -> Texts:
-    """About `megabytes` of 10^6 bytes to time, spread over the file, and up to four times as much of the rest.
+    """About `megabytes` of 10^6 bytes to time, spread over the file, and up to twice as much of the rest.
 
     folder: holds LANGUAGE.jsonl, .jsonl.zst or .txt; a line of JSON has its text under "text", a plain line is one.
     """
@@ -37,7 +37,7 @@ def load(language: str, folder: Path, megabytes: float) -> Texts:
     order = np.random.default_rng(0).permutation(len(texts))
     wanted = megabytes * 1e6
     timed, rest = _take([texts[row] for row in order], wanted)
-    others, _ = _take(rest, 4 * wanted)
+    others, _ = _take(rest, 2 * wanted)
     return Texts(language, timed, others)
 
 
