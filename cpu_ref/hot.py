@@ -15,7 +15,7 @@ import numpy as np
 
 from cpu_ref.compiled import inlined, kernel
 from cpu_ref.cut import BLOCK, BLOCK_WORDS, cut_block
-from cpu_ref.intern import INLINE_IDS, LONGEST_KEPT, SHORT, count_of, find_row, key_of, row_address, write_ids
+from cpu_ref.intern import INLINE_IDS, LONGEST_KEPT, count_of, find_row, key_of, mix, row_address, write_ids
 from cpu_ref.machine import LANES, load_u64, load_u64_acquire, prefetch, store_u64, trailing_zeros
 
 MISS_START, MISS_LENGTH, MISS_FLAGS, MISS_PLACE, MISS_SECTION = range(5)
@@ -25,7 +25,7 @@ SPARE = 4  # ids that a store of a whole row may write behind the last
 
 SECTION_LAST = 2  # gpu_tok.tables.ends; numba freezes globals, so it is written out and a test compares
 WHOLE = 16
-LONG_KEY = np.uint64((1 << 64) - 1)  # no row has it: chunks that do not fit a row are looked up one by one
+NO_KEY = np.uint64((1 << 64) - 1)  # no row has it
 TEXT = -1  # the id of a section that is text; others are added tokens
 
 
@@ -102,8 +102,8 @@ def encode_unit(work, first, last, flag_mask, cut_table, table, ids, misses):
             length = chunk_start[chunk + 1] - start
             row = 0
             if flags < WHOLE and length <= LONGEST_KEPT and last_row >= 0:
-                low, high, mixed = key_of(text + start, readable_end - start, length, flags)
-                row = find_row(low, high, mixed, rows_address, last_row, pool_address, text + start, length)
+                low, high = keys[chunk, 0], keys[chunk, 1]
+                row = find_row(low, high, flags, rows_address, last_row, pool_address, text + start, length)
             if row == 0:
                 _write_miss(misses, miss_count, start, length, flags, id_count, section)
                 miss_count += 1
@@ -168,14 +168,14 @@ def _make_keys(text, readable_end, chunk_start, chunks, keys_address, rows_addre
         length = chunk_start[chunk + 1] - start
         key = keys_address + 8 * KEY_WORDS * chunk
         row = no_row
-        if length <= SHORT and last_row >= 0:
-            low, high, mixed = key_of(text + start, readable_end - start, length, 0)
-            row = row_address(rows_address, last_row, mixed, 0)
+        if length <= LONGEST_KEPT and last_row >= 0:
+            low, high = key_of(text + start, readable_end - start, length)
+            row = row_address(rows_address, last_row, mix(low, high), 0)
             prefetch(row)
             store_u64(key, low)
             store_u64(key + 8, high)
         else:
-            store_u64(key + 8, LONG_KEY)
+            store_u64(key + 8, NO_KEY)
         store_u64(key + 16, np.uint64(row))
 
 
@@ -183,7 +183,8 @@ def _make_keys(text, readable_end, chunk_start, chunks, keys_address, rows_addre
 def _write_found(keys_address, chunk, stop, ids_address, id_count):
     """Writes the ids of chunks as long as each is found in its first row, with its ids inline.
 
-    This is the loop that most of the time goes to. Returns the first chunk that needs more, and the new id count.
+    This is the loop that most of the time goes to. Returns the first chunk that needs more, and the new id count. The
+    row of a long key never passes: its ids are in the pool, so its bytes are compared before it counts as found.
     """
     place = ids_address + 4 * id_count
     while chunk < stop:

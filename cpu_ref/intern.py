@@ -45,9 +45,9 @@ class InternTable(NamedTuple):
 
 
 @inlined
-def key_of(address, readable, length, flags):
-    """The two key words of the chunk at `address` and their hash: (low, high, hash). readable: bytes from there on
-    that may be read, which may be more than the chunk has."""
+def key_of(address, readable, length):
+    """The two key words of the chunk at `address`, without flags: (low, high). readable: bytes from there on that may
+    be read, which may be more than the chunk has."""
     if length <= SHORT:
         low, high = _sixteen_bytes(address, readable, length)
         low &= _LOW_MASK[length]
@@ -55,8 +55,13 @@ def key_of(address, readable, length, flags):
         high |= np.uint64(length) << _LENGTH_SHIFT
     else:
         low, high = _hash_bytes(address, length), np.uint64(length)
-    mixed = fold_multiply(low ^ _SEED_LOW, high ^ _SEED_HIGH)
-    return low, high | np.uint64(flags) << _FLAGS_SHIFT, mixed
+    return low, high
+
+
+@inlined
+def mix(low, high):
+    """The hash of a key; its flags are not part of it."""
+    return fold_multiply(low ^ _SEED_LOW, high ^ _SEED_HIGH)
 
 
 @inlined
@@ -109,13 +114,13 @@ def same_bytes(left, right, length):
 
 
 @inlined
-def find_row(low, high, mixed, rows_address, last_row, keys_address, address, length):
+def find_row(low, high, flags, rows_address, last_row, keys_address, address, length):
     """Address of the row of a chunk, or 0. Looks at up to `PROBES` rows and stops at the first empty one.
 
-    last_row: rows of the table minus one; -1 where it has none.
+    last_row: rows of the table minus one.
     """
-    if last_row < 0:
-        return 0
+    mixed = mix(low, high)
+    high |= np.uint64(flags) << _FLAGS_SHIFT
     for probe in range(PROBES):
         row = row_address(rows_address, last_row, mixed, probe)
         if is_row_of(row, low, high, keys_address, address, length):
@@ -180,7 +185,9 @@ def _add_row(table, bytes, start, length, flags, ids, id_starts, chunk, row_limi
     ):
         return False
     address = bytes.ctypes.data + start
-    low, high, mixed = key_of(address, len(bytes) - start, length, flags)
+    low, high = key_of(address, len(bytes) - start, length)
+    mixed = mix(low, high)
+    high |= np.uint64(flags) << _FLAGS_SHIFT
     row = _free_row(table, low, high, mixed, address, length)
     if row <= 0:
         return row == 0  # somebody else's row for the same chunk is as good
@@ -244,7 +251,8 @@ def number_distinct(bytes, misses, count):
     distinct = 0
     for miss in range(count):
         start, length, flags = misses[miss, 0], misses[miss, 1], misses[miss, 2]
-        mixed = key_of(bytes.ctypes.data + start, len(bytes) - start, length, 0)[2]
+        low, high = key_of(bytes.ctypes.data + start, len(bytes) - start, length)
+        mixed = mix(low, high)
         slot = np.int64(mixed & np.uint64(capacity - 1))
         while True:
             other = slots[slot]
