@@ -124,7 +124,7 @@ def show(record: dict[str, Any], title: str) -> None:
         if previous and key[:3] != previous[:3]:
             ours = [_against_peers(previous[:3], state, results) for state in states]
             table.add_row("", "", "", "gpu_tok / best peer", *ours, end_section=True)
-        table.add_row(*map(str, key), *(_cell(rows.get(state), results) for state in states))
+        table.add_row(*(escape(str(cell)) for cell in key), *(_cell(rows.get(state), results) for state in states))
         previous = key
     if previous:
         table.add_row(
