@@ -16,6 +16,7 @@ from gpu_tok.tables.added_tokens import NO_PASS, NORMALIZED, RAW, AddedTokens
 
 RANGE_BYTES = 1 << 20  # of texts that one worker looks through at a time
 TEXT = -1  # the id of a section that is text to encode
+Places = npt.NDArray[np.uint64]  # a bit for each byte: may a token begin here
 _Table = npt.NDArray[np.int64]  # sections as rows: start, end, id, flags
 
 WHOLE_TEXT = ends.SECTION_FIRST | ends.SECTION_LAST | ends.DOCUMENT_FIRST | ends.SUBSECTION_FIRST
@@ -36,33 +37,44 @@ class Sections(NamedTuple):
     row_start: Starts
 
 
-def find_sections(bytes: Bytes, starts: Starts, added: AddedTokens) -> Sections:
+def find_sections(bytes: Bytes, starts: Starts, added: AddedTokens, places: Places | None = None) -> Sections:
     """Divides texts at their added tokens; raises `TextError` for a text that the reference cannot divide.
 
     >>> find_sections(batch.bytes, batch.starts, compile_added_tokens(bert)).id    # "the [MASK] sat"
     array([ -1, 103,  -1], dtype=int32)
+
+    places: what `_places_of` gives for these texts, where that is known.
     """
     rows = len(starts) - 1
     table = np.empty((rows, 4), np.int64)
     table[:, 0], table[:, 1], table[:, 2], table[:, 3] = starts[:-1], starts[1:], TEXT, WHOLE_TEXT
     row_start = np.arange(rows + 1, dtype=np.int64)
-    if added.count and rows:
-        from cpu_ref.added_tokens import BLOCK, mark_blocks
-
-        base, end = int(starts[0]), int(starts[-1])
-        hits = np.empty(-(-(end - base) // BLOCK), np.uint8)
-        if mark_blocks(bytes, base, end, added.tables.begins, added.tables.block_patterns, hits):
-            if added.raw_pass:
-                table, row_start = _divide(bytes, table, RAW, base, hits, added, row_start)
-            if added.normalized_pass != NO_PASS:
-                table, row_start = _divide(bytes, table, NORMALIZED, base, hits, added, row_start)
-                _settle_suspects(bytes, table, added)
+    places = _places_of(bytes, starts, added) if places is None else places
+    if places is not None:
+        base = int(starts[0])
+        if added.raw_pass:
+            table, row_start = _divide(bytes, table, RAW, base, places, added, row_start)
+        if added.normalized_pass != NO_PASS:
+            table, row_start = _divide(bytes, table, NORMALIZED, base, places, added, row_start)
+            _settle_suspects(bytes, table, added)
     ids, flags = table[:, 2].astype(np.int32), table[:, 3].astype(np.uint8)
     return Sections(table[:, 0].copy(), table[:, 1].copy(), ids, flags, row_start)
 
 
+def _places_of(bytes: Bytes, starts: Starts, added: AddedTokens) -> Places | None:
+    """Where a token may begin, a bit for each byte of the texts; None if nowhere."""
+    from cpu_ref.added_tokens import BLOCK, mark_places
+
+    if added.count == 0 or len(starts) == 1:
+        return None
+    begin, end = int(starts[0]), int(starts[-1])
+    places = np.empty(-(-(end - begin) // BLOCK), np.uint64)
+    marked = mark_places(bytes, begin, end, added.tables.begins, added.tables.first_bytes, places)
+    return places if marked else None
+
+
 def _divide(
-    bytes: Bytes, table: _Table, kind: int, base: int, hits: Bytes, added: AddedTokens, row_start: Starts
+    bytes: Bytes, table: _Table, kind: int, base: int, places: Places, added: AddedTokens, row_start: Starts
 ) -> tuple[_Table, Starts]:
     """One pass: the table of sections divided at the tokens of this kind, and where the rows now begin."""
     from cpu_ref.added_tokens import divide
@@ -71,7 +83,7 @@ def _divide(
     room = len(table) + len(table) // 8 + 64
     while True:
         divided = np.empty((room, 4), np.int64)
-        count, refused = divide(bytes, table, kind, base, hits, added.tables, first, divided)
+        count, refused = divide(bytes, table, kind, base, places, added.tables, first, divided)
         if refused >= 0:
             raise TextError(
                 int(np.searchsorted(row_start, refused, side="right")) - 1,
@@ -115,34 +127,28 @@ def run(text: TextBatch, added: AddedTokens, workers: Workers) -> Tiles:
     bytes.flags.writeable = False
     ranges = _row_ranges(starts)
 
-    def look(rows: tuple[int, int]) -> bool:
-        return _may_hold_tokens(bytes, starts[rows[0] : rows[1] + 1], added)
+    def look(rows: tuple[int, int]) -> Places | None:
+        return _places_of(bytes, starts[rows[0] : rows[1] + 1], added)
 
-    def divide(rows: tuple[int, int]) -> Sections:
+    def divide(rows: tuple[tuple[int, int], Places | None]) -> Sections:
+        (first, last), places = rows
         try:
-            return find_sections(bytes, starts[rows[0] : rows[1] + 1], added)
+            return find_sections(bytes, starts[first : last + 1], added, places)
         except TextError as error:
-            raise error.in_row(error.row + rows[0]) from None
+            raise error.in_row(error.row + first) from None
 
-    if added.count == 0 or not any(workers.map(look, ranges)):
+    seen = workers.map(look, ranges) if added.count else []
+    if all(places is None for places in seen):
         rows = len(starts) - 1
         ids, flags = np.full(rows, TEXT, np.int32), np.full(rows, WHOLE_TEXT, np.uint8)
         return Tiles(bytes, starts, ids, flags, np.arange(rows + 1, dtype=np.int64))
-    return _tiled(bytes, workers.map(divide, ranges))
+    return _tiled(bytes, workers.map(divide, zip(ranges, seen, strict=True)))
 
 
 def _row_ranges(starts: Starts) -> list[tuple[int, int]]:
     edges = np.arange(starts[0], starts[-1], RANGE_BYTES)
     firsts = np.unique(np.append(np.searchsorted(starts[:-1], edges), [0, len(starts) - 1]))
     return [(int(first), int(last)) for first, last in itertools.pairwise(firsts)]
-
-
-def _may_hold_tokens(bytes: Bytes, starts: Starts, added: AddedTokens) -> bool:
-    from cpu_ref.added_tokens import BLOCK, mark_blocks
-
-    begin, end = int(starts[0]), int(starts[-1])
-    hits = np.empty(-(-(end - begin) // BLOCK), np.uint8)
-    return mark_blocks(bytes, begin, end, added.tables.begins, added.tables.block_patterns, hits) > 0
 
 
 def _tiled(bytes: Bytes, parts: list[Sections]) -> Tiles:

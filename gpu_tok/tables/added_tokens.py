@@ -24,6 +24,7 @@ from gpu_tok.tables.variants import normalized_tokens
 LSTRIP, RSTRIP, SINGLE_WORD, PASSED_OVER = 1, 2, 4, 8  # what a token asks for
 RAW, NORMALIZED, SUSPECT = 1, 2, 4  # what can begin at a pair of bytes
 WORD, SPACE, SUSPICIOUS, FOLLOWS, JOINS = 1, 2, 4, 8, 16  # what a code point means beside a token, or for one
+MOST_FIRST_BYTES = 8  # that are looked for 64 bytes at a time
 NO_PASS, NATIVE, BY_SUSPICION = 0, 1, 2  # how tokens with `normalized: true` are looked for
 
 U8 = npt.NDArray[np.uint8]
@@ -35,9 +36,8 @@ class AddedTokenTables(NamedTuple):
     row: int32[slots, 4], a trie whose ids are token numbers (`gpu_tok.tables.trie`), those of raw text below slot 0,
     those of normalized text below `normalized_root`. token: int32[tokens, 2], the id and what the token asks for.
     code_point: uint8[0x110000], WORD | SPACE | SUSPICIOUS | FOLLOWS | JOINS. begins: uint8[65536], what can begin with
-    two bytes, by `first << 8 | second`: RAW | NORMALIZED | SUSPECT. Where there are at most four different first bytes,
-    block_patterns: uint8[3, 4] (first, second, mask) finds them 64 bytes at a time, by `byte == first and
-    next & mask == second`; else it has no rows.
+    two bytes, by `first << 8 | second`: RAW | NORMALIZED | SUSPECT. first_bytes: uint8[n], the first
+    bytes of those pairs; none where they are more than MOST_FIRST_BYTES.
     """
 
     row: npt.NDArray[np.int32]
@@ -45,7 +45,7 @@ class AddedTokenTables(NamedTuple):
     token: npt.NDArray[np.int32]
     code_point: U8
     begins: U8
-    block_patterns: U8
+    first_bytes: U8
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ def compile_added_tokens(definition: Definition) -> AddedTokens:
         _tokens(tokens, definition.reference.encode_special_tokens),
         _code_points(suspect, behind, way == NATIVE and bool(definition.normalizers)),
         begins.reshape(-1),
-        _block_patterns(begins),
+        _few_first_bytes(begins),
     )
     normalizer = definition.reference.normalizer
     return AddedTokens(tables, len(tokens), bool(raw_numbers), way, tuple(normalized), normalizer)
@@ -205,16 +205,9 @@ def _begins(raw: dict[str, int], normalized: dict[str, int], suspect: CodePoints
     return begins
 
 
-def _block_patterns(begins: U8) -> U8:
-    first = np.flatnonzero(begins.any(axis=1))
-    if len(first) > 4:
-        return np.zeros((0, 4), np.uint8)
-    patterns = np.zeros((3, 4), np.uint8)
-    patterns[1] = 1  # without a mask this equals nothing
-    for at, byte in enumerate(first.tolist()):
-        seconds = np.flatnonzero(begins[byte])
-        patterns[:, at] = (byte, seconds[0], 0xFF) if len(seconds) == 1 else (byte, 0, 0)
-    return patterns
+def _few_first_bytes(begins: U8) -> U8:
+    first = np.flatnonzero(begins.any(axis=1)).astype(np.uint8)
+    return first if len(first) <= MOST_FIRST_BYTES else first[:0]
 
 
 def _first_bytes(code_points: CodePoints) -> list[int]:
