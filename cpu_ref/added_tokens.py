@@ -258,8 +258,8 @@ def divide(bytes, sections, kind, base, places, tables, first, divided):
     """Divides all sections of text at the tokens of one kind; returns the new number and the section refused, or -1.
 
     bytes: uint8[n]; sections, divided: int64[sections, COLUMNS]; places: uint64[blocks] from `mark_places`, the first
-    of which begins at `base`; first: int64[sections + 1], where the parts of each section begin. The number may be larger
-    than `divided` has room for: then it is called again with more.
+    of which begins at `base`; first: int64[sections + 1], where the parts of each section begin. The number may be
+    larger than `divided` has room for: then it is called again with more.
     """
     state = np.zeros(STATE_SIZE, np.int64)
     count = I64(0)

@@ -24,12 +24,14 @@ SHORT = 15  # bytes of the longest key that lies in its row
 INLINE_IDS = 3
 PROBES = 16  # rows looked at before a chunk counts as not found
 LONGEST_KEPT = 256  # bytes of the longest chunk that the table keeps
+MOST_FLAGS = 15  # flags beyond the four of a key belong to chunks that are not kept
 IN_POOL = 1 << 31  # bit of the count word: ids lie in the pool
 
 ROWS_USED, KEYS_USED, IDS_USED = 0, 1, 2  # places in `used`
 
 _SEED_LOW, _SEED_HIGH = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xD6E8FEB86659FD93)
 _LENGTH_SHIFT, _FLAGS_SHIFT = np.uint64(56), np.uint64(60)
+_WITHOUT_FLAGS = np.uint64((1 << 60) - 1)
 _LOW_MASK = np.array([(1 << min(64, 8 * n)) - 1 for n in range(SHORT + 1)], np.uint64)
 _HIGH_MASK = np.array([(1 << max(0, 8 * n - 64)) - 1 for n in range(SHORT + 1)], np.uint64)
 
@@ -156,59 +158,55 @@ def write_ids(row, pool, ids, place):
 
 
 @kernel
-def publish(table, bytes, starts, flags, ids, id_starts, row_limit):
-    """Adds rows for chunks and their ids while there is room; returns how many found none.
+def publish(table, bytes, starts, flags, ids, id_starts, first, row_limit):
+    """Adds rows for the chunks from `first` on until `row_limit` rows are taken.
+
+    Returns the first chunk that was not looked at any more, and how many found no room in their rows or the pools.
 
     bytes, starts: the chunks (uint8, int64[chunks + 1]); flags: uint8[chunks]; ids, id_starts: their ids (int32,
-    int64[chunks + 1]). row_limit: rows that may be taken. The caller lets one thread in at a time.
+    int64[chunks + 1]). The caller lets one thread in at a time.
     """
+    rows_address, last_row, keys, pool, used = table.rows.ctypes.data, len(table.rows) // 4 - 1, *table[1:]
+    text, readable_end = bytes.ctypes.data, len(bytes)
     left_out = 0
-    for chunk in range(len(starts) - 1):
+    for chunk in range(first, len(starts) - 1):
         start, length = starts[chunk], starts[chunk + 1] - starts[chunk]
-        if length > LONGEST_KEPT or flags[chunk] > 15:
+        if length > LONGEST_KEPT or flags[chunk] > MOST_FLAGS:
             continue
-        if not _add_row(table, bytes, start, length, flags[chunk], ids, id_starts, chunk, row_limit):
-            left_out += 1
-    return left_out
-
-
-@inlined
-def _add_row(table, bytes, start, length, flags, ids, id_starts, chunk, row_limit):
-    count = id_starts[chunk + 1] - id_starts[chunk]
-    pooled_key = length if length > SHORT else 0
-    pooled_ids = count if count > INLINE_IDS or pooled_key > 0 else 0
-    used = table.used
-    if (
-        used[ROWS_USED] >= row_limit
-        or used[KEYS_USED] + pooled_key > len(table.keys)
-        or used[IDS_USED] + pooled_ids > len(table.ids)
-    ):
-        return False
-    address = bytes.ctypes.data + start
-    low, high = key_of(address, len(bytes) - start, length)
-    mixed = mix(low, high)
-    high |= np.uint64(flags) << _FLAGS_SHIFT
-    row = _free_row(table, low, high, mixed, address, length)
-    if row <= 0:
-        return row == 0  # somebody else's row for the same chunk is as good
-    words = (np.uint64(0), np.uint64(count) << np.uint64(32))
-    if pooled_key > 0 or pooled_ids > 0:
+        low, high = key_of(text + start, readable_end - start, length)
+        mixed = mix(low, high)
+        high |= np.uint64(flags[chunk]) << _FLAGS_SHIFT
+        row = _free_row(low, high, mixed, rows_address, last_row, keys.ctypes.data, text + start, length)
+        if row == 0:  # somebody else's row for the same chunk is as good
+            continue
+        if used[ROWS_USED] >= row_limit:
+            return chunk, left_out
+        id_start = id_starts[chunk]
+        count = id_starts[chunk + 1] - id_start
+        pooled = length if length > SHORT else 0
         key_at, ids_at = used[KEYS_USED], used[IDS_USED]
-        for at in range(pooled_key):
-            table.keys[key_at + at] = bytes[start + at]
-        for at in range(count):
-            table.ids[ids_at + at] = ids[id_starts[chunk] + at]
-        words = (np.uint64(key_at) | np.uint64(ids_at) << np.uint64(32), np.uint64(count | IN_POOL) << np.uint64(32))
-        used[KEYS_USED] += pooled_key
-        used[IDS_USED] += count
-    else:
-        words = _inline_words(ids, id_starts[chunk], count)
-    store_u64(row, low)
-    store_u64(row + 16, words[0])
-    store_u64(row + 24, words[1])
-    store_u64_release(row + 8, high)
-    used[ROWS_USED] += 1
-    return True
+        if row < 0:
+            left_out += 1
+            continue
+        if pooled == 0 and count <= INLINE_IDS:
+            words = _inline_words(ids, id_start, count)
+        elif key_at + pooled > len(keys) or ids_at + count > len(pool):
+            left_out += 1
+            continue
+        else:
+            for at in range(pooled):
+                keys[key_at + at] = bytes[start + at]
+            for at in range(count):
+                pool[ids_at + at] = ids[id_start + at]
+            words = (np.uint64(key_at | ids_at << 32), np.uint64(count | IN_POOL) << np.uint64(32))
+            used[KEYS_USED] += pooled
+            used[IDS_USED] += count
+        used[ROWS_USED] += 1
+        store_u64(row, low)
+        store_u64(row + 16, words[0])
+        store_u64(row + 24, words[1])
+        store_u64_release(row + 8, high)
+    return len(starts) - 1, left_out
 
 
 @inlined
@@ -224,9 +222,8 @@ def _inline_words(ids, at, count):
 
 
 @inlined
-def _free_row(table, low, high, mixed, address, length):
+def _free_row(low, high, mixed, rows_address, last_row, keys_address, address, length):
     """Address of the row to write; 0 when the chunk has a row already; -1 when all candidates are taken."""
-    rows_address, last_row, keys_address = table.rows.ctypes.data, len(table.rows) // 4 - 1, table.keys.ctypes.data
     for probe in range(PROBES):
         row = row_address(rows_address, last_row, mixed, probe)
         if load_u64_acquire(row + 8) == 0:
@@ -234,6 +231,22 @@ def _free_row(table, low, high, mixed, address, length):
         if is_row_of(row, low, high, keys_address, address, length):
             return 0
     return -1
+
+
+@kernel
+def move_rows(rows, larger):
+    """Copies all rows into a larger, empty table (uint64[4 * capacity] each); the pools that they refer to stay."""
+    last_row = len(larger) // 4 - 1
+    for index in range(0, len(rows), 4):
+        if rows[index + 1] == 0:
+            continue
+        mixed = mix(rows[index], rows[index + 1] & _WITHOUT_FLAGS)
+        for probe in range(PROBES):
+            row = row_address(larger.ctypes.data, last_row, mixed, probe)
+            if load_u64(row + 8) == 0:
+                for word in range(4):
+                    store_u64(row + 8 * word, rows[index + word])
+                break
 
 
 @kernel

@@ -6,6 +6,7 @@ import threading
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from cpu_ref.cut import CutTable
 from cpu_ref.gather import insert
@@ -18,6 +19,7 @@ from cpu_ref.intern import (
     ROWS_USED,
     InternTable,
     collect_chunks,
+    move_rows,
     number_distinct,
     publish,
 )
@@ -26,7 +28,8 @@ from gpu_tok.batch import Ids, Ragged, Starts
 from gpu_tok.cold import ColdPath
 from gpu_tok.errors import TextError
 
-LOAD = 2  # rows a taken row: at most every second one is taken, so most chunks are found at the first look
+FIRST_ROWS = 1 << 16  # 2 MB: an empty table of full size costs more in page faults than all else in a cold batch
+GROWTH = 4  # when every fourth row is taken, it grows as much: most chunks are found at the first look
 RENEW_SHARE = 0.05  # misses per id above which a full table no longer pays ...
 RENEW_UNITS = 16  # ... when it stays so for as many work units
 
@@ -34,17 +37,16 @@ RENEW_UNITS = 16  # ... when it stays so for as many work units
 class Table:
     """What all workers look chunks up in. Any of them may read at any time; one at a time adds rows.
 
-    The arrays of an old generation stay valid for whoever still reads them. Results never depend on what a table holds:
-    a chunk that is not found is encoded again. It has its full size from the start, since pages that nothing was
-    written to cost nothing, and since the chunks that come first, the frequent ones, then get the first looks.
+    Arrays that were replaced (the table grew, or a new generation began) stay valid for whoever still reads them.
+    Results never depend on what a table holds: a chunk that is not found is encoded again.
     """
 
     def __init__(self, budget: int) -> None:
         """budget: bytes; half of it for rows, a quarter each for the pools of keys and ids. 0 keeps nothing."""
         self.budget = budget
         rows = budget // 2 // ROW_BYTES
-        self._capacity = 1 << (rows.bit_length() - 1) if rows >= PROBES else 0
-        self._pool_bytes = min(budget // 4, 1 << 31) if self._capacity else 0
+        self._largest = 1 << (rows.bit_length() - 1) if rows >= PROBES else 0
+        self._pool_bytes = min(budget // 4, 1 << 31) if self._largest else 0
         self._lock = threading.Lock()
         self.generation = 0
         self._stale_units = 0
@@ -52,13 +54,14 @@ class Table:
 
     def learn(self, chunks: Ragged, flags: np.ndarray, ids: Ragged, misses: int, id_count: int) -> None:
         """Adds chunks and their ids. misses, id_count: of the work unit that they come from."""
-        if not self._capacity:
+        if not self._largest:
             return
         with self._lock:
-            left_out = publish(
-                self.arrays, chunks.flat, chunks.starts, flags, ids.flat, ids.starts, self._capacity // LOAD
-            )
-            stale = left_out > 0 and misses > RENEW_SHARE * id_count
+            next_chunk, left_out = self._publish(0, chunks, flags, ids)
+            while next_chunk < chunks.count and self._grow():
+                next_chunk, left_out = self._publish(next_chunk, chunks, flags, ids)
+            is_full = next_chunk < chunks.count or left_out > 0
+            stale = is_full and misses > RENEW_SHARE * id_count
             self._stale_units = self._stale_units + 1 if stale else 0
             if self._stale_units >= RENEW_UNITS:
                 self._begin_generation()
@@ -82,15 +85,35 @@ class Table:
         used = self.arrays.used
         return self.arrays.rows.nbytes + int(used[KEYS_USED]) + 4 * int(used[IDS_USED])
 
+    @property
+    def _capacity(self) -> int:
+        return len(self.arrays.rows) * 8 // ROW_BYTES
+
+    def _publish(self, first: int, chunks: Ragged, flags: np.ndarray, ids: Ragged) -> tuple[int, int]:
+        limit = self._capacity // (GROWTH if self._capacity < self._largest else 2)
+        return publish(self.arrays, *chunks, flags, *ids, first, limit)
+
+    def _grow(self) -> bool:
+        capacity = min(GROWTH * self._capacity, self._largest)
+        if capacity == self._capacity:
+            return False
+        rows = _rows(capacity)
+        move_rows(self.arrays.rows, rows)
+        self.arrays = self.arrays._replace(rows=rows)
+        return True
+
     def _begin_generation(self) -> None:
         self.generation += 1
         self._stale_units = 0
         self.arrays = self._empty()
 
     def _empty(self) -> InternTable:
-        rows = np.zeros(ROW_BYTES // 8 * self._capacity, np.uint64)
         keys, ids = np.empty(self._pool_bytes, np.uint8), np.empty(self._pool_bytes // 4, np.int32)
-        return InternTable(rows, keys, ids, np.zeros(3, np.int64))
+        return InternTable(_rows(min(FIRST_ROWS, self._largest)), keys, ids, np.zeros(3, np.int64))
+
+
+def _rows(capacity: int) -> npt.NDArray[np.uint64]:
+    return np.zeros(ROW_BYTES // 8 * capacity, np.uint64)
 
 
 class Encoder(NamedTuple):

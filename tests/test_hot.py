@@ -15,7 +15,7 @@ import texts
 
 from cpu_ref import hot
 from cpu_ref.cut import BLOCK, next_cut
-from gpu_tok import cut
+from gpu_tok import cut, intern
 from gpu_tok.added_tokens import TEXT, Tiles
 from gpu_tok.batch import Ragged, TextBatch, starts_of
 from gpu_tok.intern import Encoder, Table, encode_sections
@@ -166,6 +166,21 @@ def test_a_known_chunk_is_not_encoded_again():
     encoder.table.clear()
     encode(batch, sections_of(batch), encoder)
     assert len(encoder.cold.encoded) > 100
+
+
+def test_a_table_that_grows_gives_the_same_ids(monkeypatch):
+    monkeypatch.setattr(intern, "FIRST_ROWS", 16)
+    tables = random_tables(12)
+    encoder = encoder_of(tables, ALL_ENDS, 1 << 22)
+    for seed in range(4):
+        given = some_texts(seed)
+        batch = TextBatch.of(given)
+        expected = [plain_ids(text, tables, encoder.cold) for text in given]
+        assert encode(batch, sections_of(batch), encoder) == expected
+    assert len(encoder.table.arrays.rows) > 4 * 1000
+    encoder.cold.encoded.clear()
+    assert encode(batch, sections_of(batch), encoder) == expected
+    assert len([chunk for chunk in encoder.cold.encoded if len(chunk) <= 256]) < 20
 
 
 def test_a_full_table_begins_a_new_generation_when_the_texts_changed():
