@@ -68,7 +68,7 @@ def cut_block(bytes, begin, count, last_class, skip, table, mask, before, after)
             if width < LANES:
                 cuts &= (np.uint64(1) << np.uint64(width)) - np.uint64(1)
             last_class = table.class_of[load_u8(address + at + width - 1)]
-            skip = 0
+            skip = np.int64(0)
         else:
             cuts, last_class, skip = _cut_code_points(bytes, begin + at, width, last_class, skip, table)
         mask[word] = cuts

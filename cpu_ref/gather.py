@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from cpu_ref.compiled import kernel
+from cpu_ref.compiled import inlined, kernel
 from cpu_ref.hot import MISS_PLACE, MISS_SECTION
 
 
@@ -22,24 +22,24 @@ def insert(ids, id_count, misses, number, late_ids, late_starts, section_end_pla
     for miss in range(len(number)):
         total += late_starts[number[miss] + 1] - late_starts[number[miss]]
     result = np.empty(total, np.int32)
-    source, place, miss = 0, 0, 0
+    source, place, miss = np.int64(0), np.int64(0), 0
     for section in range(first_section, last_section):
         while miss < len(number) and misses[miss, MISS_SECTION] <= section:
-            gap = misses[miss, MISS_PLACE]
-            width = gap - source
-            result[place : place + width] = ids[source:gap]
-            place += width
-            source = gap
+            place, source = _copy(ids, source, misses[miss, MISS_PLACE], result, place)
             for at in range(late_starts[number[miss]], late_starts[number[miss] + 1]):
                 result[place] = late_ids[at]
                 place += 1
             miss += 1
-        width = section_end_place[section] - source
-        result[place : place + width] = ids[source : source + width]
-        source += width
-        place += width
+        place, source = _copy(ids, source, section_end_place[section], result, place)
         section_end_place[section] = place
     return result
+
+
+@inlined
+def _copy(ids, source, source_end, result, place):
+    for at in range(source_end - source):
+        result[place + at] = ids[source + at]
+    return place + source_end - source, source_end
 
 
 @kernel

@@ -61,10 +61,10 @@ def encode_unit(work, first, last, flag_mask, cut_table, table, ids, misses):
     text, readable_end = bytes.ctypes.data, len(bytes)
     rows_address, last_row, pool_address = table.rows.ctypes.data, len(table.rows) // 4 - 1, table.keys.ctypes.data
     keys_address, ids_address, no_row = keys.ctypes.data, ids.ctypes.data, empty_row.ctypes.data
-    id_count, miss_count = 0, 0
+    id_count, miss_count = np.int64(0), np.int64(0)  # typed: a literal would compile the helpers once more
     section = first  # the section in which the open chunk lies
     next_start = open_start = block = begin  # next_start: where the section begins that is to be entered next
-    last_class, skip = 0, 0
+    last_class, skip = np.int64(0), np.int64(0)
     while block < end:
         block_end = min(block + BLOCK, end)
         last_class, skip = cut_block(bytes, block, block_end - block, last_class, skip, cut_table, mask, before, after)
@@ -88,7 +88,7 @@ def encode_unit(work, first, last, flag_mask, cut_table, table, ids, misses):
                     id_count += 1
                     chunk += 1
                     continue
-            flags, stop = 0, chunks
+            flags, stop = np.int64(0), chunks
             if flag_mask != 0 or section_flags[section] & WHOLE:
                 flags = _flags_of(start, chunk_start[chunk + 1], section, section_start, section_flags, flag_mask)
                 stop = chunk + 1 if flag_mask & SECTION_LAST else chunks
@@ -170,7 +170,7 @@ def _make_keys(text, readable_end, chunk_start, chunks, keys_address, rows_addre
         row = no_row
         if length <= LONGEST_KEPT and last_row >= 0:
             low, high = key_of(text + start, readable_end - start, length)
-            row = row_address(rows_address, last_row, mix(low, high), 0)
+            row = row_address(rows_address, last_row, mix(low, high), np.int64(0))
             prefetch(row)
             store_u64(key, low)
             store_u64(key + 8, high)
@@ -248,12 +248,15 @@ def _write_miss(misses, miss, start, length, flags, place, section):
 @inlined
 def _grown(ids, used, room):
     larger = np.empty(max(len(ids) + len(ids) // 2, used + room), np.int32)
-    larger[:used] = ids[:used]
+    for at in range(used):  # in loops: an assignment to a slice takes seconds to compile
+        larger[at] = ids[at]
     return larger
 
 
 @inlined
 def _grown_rows(misses, used, room):
     larger = np.empty((max(2 * len(misses), used + room), MISS_FIELDS), np.int64)
-    larger[:used] = misses[:used]
+    for miss in range(used):
+        for field in range(MISS_FIELDS):
+            larger[miss, field] = misses[miss, field]
     return larger
