@@ -48,7 +48,11 @@ CACHE_FOLDER = _cache_folder()
 
 def kernel(function: F) -> F:
     """Compiles a function that is called from Python: no GIL, cached on disk, no bounds checks."""
-    options: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
+    return _compiled(function)
+
+
+def _compiled(function: F, **extra: bool) -> F:
+    options: dict[str, Any] = {"nogil": True, "error_model": "numpy", **extra}
     given, config.CACHE_DIR = config.CACHE_DIR, CACHE_FOLDER
     try:
         compiled: Any = numba.njit(cache=bool(CACHE_FOLDER), **options)(function)
@@ -59,7 +63,7 @@ def kernel(function: F) -> F:
 
 def inlined(function: F) -> F:
     """Compiles a helper of kernels; it becomes part of its callers' machine code."""
-    return kernel(function)
+    return _compiled(function, forceinline=True)
 
 
 class _Notice(event.Listener):
