@@ -166,7 +166,8 @@ def publish(table, bytes, starts, flags, ids, id_starts, first, row_limit):
     bytes, starts: the chunks (uint8, int64[chunks + 1]); flags: uint8[chunks]; ids, id_starts: their ids (int32,
     int64[chunks + 1]). The caller lets one thread in at a time.
     """
-    rows_address, last_row, keys, pool, used = table.rows.ctypes.data, len(table.rows) // 4 - 1, *table[1:]
+    keys, pool, used = table.keys, table.ids, table.used
+    rows_address, last_row = table.rows.ctypes.data, len(table.rows) // 4 - 1
     text, readable_end = bytes.ctypes.data, len(bytes)
     left_out = 0
     for chunk in range(first, len(starts) - 1):
