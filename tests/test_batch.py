@@ -8,7 +8,7 @@ import pytest
 import texts
 
 from gpu_tok.batch import NO_STARTS, Padding, TextBatch, TokenBatch, TypeIds, ragged_ids, starts_of
-from gpu_tok.errors import GpuTokError, TextError, TextTypeError
+from gpu_tok.errors import GpuTokError, TextError
 
 SOME = ["the cat", "", "sät", "日本語", "🧑🏽‍💻"]
 
