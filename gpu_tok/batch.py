@@ -20,6 +20,8 @@ Bytes = npt.NDArray[np.uint8]
 Ids = npt.NDArray[np.int32]
 Starts = npt.NDArray[np.int64]
 
+Rows = Sequence[bytes]  # named here: within TextBatch `bytes` is a field
+
 NO_STARTS: Starts = np.zeros(1, np.int64)
 
 
@@ -43,6 +45,20 @@ def starts_of(counts: npt.NDArray[Any]) -> Starts:
     starts = np.zeros(len(counts) + 1, np.int64)
     np.cumsum(counts, out=starts[1:])
     return starts
+
+
+def row_ranges(starts: Starts, size: int, most_rows: int = 1 << 20) -> Iterator[tuple[int, int]]:
+    """Ranges of rows of up to `size` elements each; a longer row is a range of its own.
+
+    >>> list(row_ranges(np.array([0, 2, 4, 9]), 5))
+    [(0, 2), (2, 3)]
+    """
+    begin, rows = 0, len(starts) - 1
+    while begin < rows:
+        fitting = int(np.searchsorted(starts, starts[begin] + size, side="right")) - 1
+        end = min(max(fitting, begin + 1), begin + most_rows, rows)
+        yield begin, end
+        begin = end
 
 
 @dataclass(frozen=True)
@@ -104,21 +120,30 @@ class TextBatch:
             return _from_arrow(texts).validated(invalid_utf8)
         return _from_python(texts if isinstance(texts, (list, tuple)) else list(texts), invalid_utf8)
 
+    @classmethod
+    def joined(cls, rows: Rows, valid: bool = True) -> TextBatch:
+        """Rows of UTF-8 laid end to end; they are not checked, so `valid` says what the caller knows."""
+        starts = starts_of(np.array([len(row) for row in rows], np.int64))
+        return cls(np.frombuffer(b"".join(rows), np.uint8), starts, valid)
+
     def validated(self, invalid_utf8: Literal["error", "replace"] = "error") -> TextBatch:
         """This batch, or one with U+FFFD in the place of invalid bytes; raises `TextError` for the first bad row."""
         if self.valid:
             return self
-        if _is_utf8(self.bytes[self.starts[0] : self.starts[-1]]) and not self._splits_a_character():
+        if self._is_utf8():
             return TextBatch(self.bytes, self.starts, valid=True)
         rows = [self.bytes[self.starts[row] : self.starts[row + 1]].tobytes() for row in range(len(self))]
         return _from_python(rows, invalid_utf8)
 
-    def _splits_a_character(self) -> bool:
+    def _is_utf8(self) -> bool:
+        """Is every row UTF-8: all of them together are, and none begins within a character."""
         inner = self.starts[(self.starts > self.starts[0]) & (self.starts < self.starts[-1])]
-        return bool(np.any((self.bytes[inner] & 0xC0) == 0x80))
+        whole = is_utf8(self.bytes[self.starts[0] : self.starts[-1]])
+        return whole and not np.any((self.bytes[inner] & 0xC0) == 0x80)
 
 
-def _is_utf8(flat: Bytes) -> bool:
+def is_utf8(flat: Bytes) -> bool:
+    """Are bytes (uint8[n]) valid UTF-8."""
     step = 1 << 30  # an Arrow string of 32-bit offsets holds less than 2 GiB
     begin = 0
     while begin < len(flat):
@@ -173,11 +198,14 @@ def _from_python(texts: Sequence[Any], invalid_utf8: str) -> TextBatch:
         batch = _from_arrow(array)
         if pa.types.is_large_string(array.type):
             return TextBatch(batch.bytes, batch.starts, valid=True)
-        if _is_utf8(batch.bytes[batch.starts[0] : batch.starts[-1]]) and not batch._splits_a_character():
+        if batch._is_utf8():
             return TextBatch(batch.bytes, batch.starts, valid=True)
-    rows = [_utf8_row(row, text, invalid_utf8) for row, text in enumerate(texts)]
-    starts = starts_of(np.array([len(row) for row in rows], np.int64))
-    return TextBatch(np.frombuffer(b"".join(rows), np.uint8), starts, valid=True)
+    return TextBatch.joined([_utf8_row(row, text, invalid_utf8) for row, text in enumerate(texts)])
+
+
+def without_surrogates(text: str) -> bytes:
+    """A string as UTF-8, with U+FFFD in the place of each lone surrogate."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace").encode("utf-8")
 
 
 def _utf8_row(row: int, text: Any, invalid_utf8: str) -> bytes:
@@ -186,7 +214,7 @@ def _utf8_row(row: int, text: Any, invalid_utf8: str) -> bytes:
             return text.encode("utf-8")
         except UnicodeEncodeError as error:
             if invalid_utf8 == "replace":
-                return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace").encode("utf-8")
+                return without_surrogates(text)
             raise TextError(
                 row,
                 f"the lone surrogate U+{ord(text[error.start]):04X} at character {error.start} has no UTF-8 form",

@@ -5,16 +5,19 @@ Grade 1 is native (`cpu_ref.cold`); grade 3 runs the reference on the derived de
 
 from __future__ import annotations
 
-import os
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
+from cpu_ref.cold import encode_chunks
 from gpu_tok.batch import Ragged, starts_of
+from gpu_tok.device import in_forked_child
 from gpu_tok.errors import DefinitionError, TextError
 from gpu_tok.tables import ends
 from gpu_tok.tables.definition import Definition
+from gpu_tok.tables.native import NativeTables, compile_native
+from gpu_tok.tables.refusal import CannotCompile
 from gpu_tok.tables.variants import flags_that_matter, normalized_tokens, variant
 
 CHUNKS_A_TASK = 2048  # the reference's threads take a task each; smaller ones cost more than they spread
@@ -62,19 +65,11 @@ class ColdPath:
         for flag in np.unique(kept).tolist():
             rows = np.flatnonzero(kept == flag)
             if self.native is not None and not flag & ends.WHOLE:
-                ids, counts[rows] = self._encode_natively(chunks, rows)
+                ids, counts[rows] = _encode_natively(chunks, rows, self.native)
             else:
                 ids, counts[rows] = self._encode_by_reference(chunks, rows, int(flag))
             parts.append((rows, ids))
         return _in_order(parts, counts)
-
-    def _encode_natively(self, chunks: Ragged, rows: npt.NDArray[np.int64]) -> tuple[Any, Any]:
-        from cpu_ref.cold import encode_chunks
-
-        if len(rows) != chunks.count:
-            chunks = _taken(chunks, rows)
-        ids, starts = encode_chunks(chunks.flat, chunks.starts, self.native)
-        return ids[starts[0] : starts[-1]], np.diff(starts)
 
     def _encode_by_reference(self, chunks: Ragged, rows: npt.NDArray[np.int64], flags: int) -> tuple[Any, Any]:
         texts = _texts(chunks, rows)
@@ -98,39 +93,22 @@ class ColdPath:
         raise TextError(int(rows[0]), "the reference refused a batch of chunks, but none of them alone")
 
 
-def _native_tables(definition: Definition) -> tuple[Any, tuple[str, ...]]:
+def _native_tables(definition: Definition) -> tuple[NativeTables | None, tuple[str, ...]]:
     try:
-        from gpu_tok.tables import native
-        from gpu_tok.tables.refusal import CannotCompile
-    except ImportError:
-        return None, ("this installation has no native cold path",)
-    try:
-        return native.compile_native(definition), ()
+        return compile_native(definition), ()
     except CannotCompile as refusal:
         return None, (str(refusal),)
 
 
+def _encode_natively(chunks: Ragged, rows: npt.NDArray[np.int64], tables: NativeTables) -> tuple[Any, Any]:
+    if len(rows) != chunks.count:
+        chunks = _taken(chunks, rows)
+    ids, starts = encode_chunks(chunks.flat, chunks.starts, tables)
+    return ids[starts[0] : starts[-1]], np.diff(starts)
+
+
 def _is_refusal(error: BaseException) -> bool:
     return isinstance(error, Exception) or type(error).__name__ == "PanicException"
-
-
-# The reference's threads do not exist in a forked child, and a call that hands work to them never returns. Its own
-# guard is off when TOKENIZERS_PARALLELISM is set, so a child takes the call that uses no threads.
-_in_forked_child = False
-
-
-def _note_fork() -> None:
-    global _in_forked_child
-    _in_forked_child = True
-
-
-def in_forked_child() -> bool:
-    """Was this process forked from one that had loaded gpu_tok: then the reference's own threads must not be asked."""
-    return _in_forked_child
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_note_fork)
 
 
 def _encode_texts(tokenizer: Any, texts: list[str]) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
@@ -140,7 +118,7 @@ def _encode_texts(tokenizer: Any, texts: list[str]) -> tuple[npt.NDArray[np.int3
     thousands of chunks, 13 instead of 18 microseconds a chunk (llama-3).
     """
     tasks = [texts[at : at + CHUNKS_A_TASK] for at in range(0, len(texts), CHUNKS_A_TASK)]
-    if _in_forked_child:
+    if in_forked_child():
         encodings = [tokenizer.encode(task, is_pretokenized=True, add_special_tokens=False) for task in tasks]
     else:
         encodings = tokenizer.encode_batch(tasks, is_pretokenized=True, add_special_tokens=False)

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
-from typing import TypeVar
 
 import numpy as np
 
 from cpu_ref import decode as kernels
-from gpu_tok import cold
-from gpu_tok.batch import Ragged, TextBatch, starts_of
+from gpu_tok.batch import Ragged, TextBatch, row_ranges, starts_of
+from gpu_tok.device import Workers, in_forked_child
 from gpu_tok.errors import IdError
 from gpu_tok.tables import decode as tables
 from gpu_tok.tables.decode import DecodeTables
@@ -21,8 +18,7 @@ from gpu_tok.tables.refusal import CannotCompile
 
 _UNIT = 1 << 18  # ids that one work unit decodes: about a megabyte of text
 _LAST_ID = 0xFFFFFFFF
-
-Result = TypeVar("Result")
+_ALONE = Workers(1)
 
 
 class Decoder:
@@ -42,13 +38,13 @@ class Decoder:
             self.reasons = (str(refusal),)
         self.grade = 3 if self.reasons else 1
 
-    def decode(self, rows: Ragged, skip_special_tokens: bool = True, workers: int = 1) -> list[str]:
+    def decode(self, rows: Ragged, skip_special_tokens: bool = True, workers: Workers = _ALONE) -> list[str]:
         """One Python string a row; rows as for `decode_bytes`."""
         batch = self.decode_bytes(rows, skip_special_tokens, workers)
         flat, starts = memoryview(batch.bytes.data), batch.starts.tolist()
         return [str(flat[begin:end], "utf-8") for begin, end in pairwise(starts)]
 
-    def decode_bytes(self, rows: Ragged, skip_special_tokens: bool = True, workers: int = 1) -> TextBatch:
+    def decode_bytes(self, rows: Ragged, skip_special_tokens: bool = True, workers: Workers = _ALONE) -> TextBatch:
         """The texts of rows of ids, as ragged UTF-8 bytes.
 
         rows: flat int32|int64 ids and starts. Ids without a token leave nothing, as in the reference; negative ones
@@ -68,37 +64,36 @@ class Decoder:
     def _decode_by_reference(self, rows: Ragged, skip_special_tokens: bool) -> TextBatch:
         _check_ids(rows)
         texts: list[bytes] = []
-        for begin, end in _units(rows.starts):
+        for begin, end in row_ranges(rows.starts, _UNIT, _UNIT):
             ids = [rows.row(row).tolist() for row in range(begin, end)]
             texts += [text.encode() for text in self._ask_reference(ids, skip_special_tokens)]
-        starts = starts_of(np.array([len(text) for text in texts], np.int64))
-        return TextBatch(np.frombuffer(b"".join(texts), np.uint8), starts, valid=True)
+        return TextBatch.joined(texts)
 
     def _ask_reference(self, rows: list[list[int]], skip_special_tokens: bool) -> list[str]:
         reference = self._definition.reference
-        if cold.in_forked_child():  # where the reference's threads do not exist
+        if in_forked_child():  # where the reference's threads do not exist
             return [reference.decode(row, skip_special_tokens=skip_special_tokens) for row in rows]
         return reference.decode_batch(rows, skip_special_tokens=skip_special_tokens)
 
 
-def _gather(rows: Ragged, tables: DecodeTables, workers: int) -> TextBatch:
-    ids, starts, units = rows.flat, rows.starts, list(_units(rows.starts))
+def _gather(rows: Ragged, tables: DecodeTables, workers: Workers) -> TextBatch:
+    ids, starts, units = rows.flat, rows.starts, list(row_ranges(rows.starts, _UNIT, _UNIT))
     counts, heads = np.zeros(rows.count, np.int64), np.zeros(rows.count, np.int64)
     partial = np.zeros(rows.count, np.bool_)
 
-    def count(begin: int, end: int) -> int:
-        return kernels.count_bytes(ids, starts, tables.rows, begin, end, counts, heads, partial)
+    def count(unit: tuple[int, int]) -> int:
+        return kernels.count_bytes(ids, starts, tables.rows, *unit, counts, heads, partial)
 
-    bad_rows = [row for row in _run(count, units, workers) if row >= 0]
+    bad_rows = [row for row in workers.map(count, units) if row >= 0]
     if bad_rows:
         raise _bad_id(rows, min(bad_rows))
     places = starts_of(counts)
     text = np.empty(int(places[-1]), np.uint8)
 
-    def write(begin: int, end: int) -> None:
-        kernels.write_bytes(ids, starts, heads, tables.rows, tables.pool, begin, end, places, text)
+    def write(unit: tuple[int, int]) -> None:
+        kernels.write_bytes(ids, starts, heads, tables.rows, tables.pool, *unit, places, text)
 
-    _run(write, units, workers)
+    workers.map(write, units)
     if tables.repairs and partial.any():
         text, places = _repair(text, places, partial, counts, units, workers)
     return TextBatch(text, places, valid=True)
@@ -110,40 +105,23 @@ def _repair(
     partial: np.ndarray,
     counts: np.ndarray,
     units: list[tuple[int, int]],
-    workers: int,
+    workers: Workers,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Puts U+FFFD where bytes are no UTF-8; most batches have no such place and stay as they are."""
 
-    def count(begin: int, end: int) -> int:
-        return kernels.count_repaired(text, places, partial, begin, end, counts)
+    def count(unit: tuple[int, int]) -> int:
+        return kernels.count_repaired(text, places, partial, *unit, counts)
 
-    if not any(_run(count, units, workers)):
+    if not any(workers.map(count, units)):
         return text, places
     new_places = starts_of(counts)
     repaired = np.empty(int(new_places[-1]), np.uint8)
 
-    def write(begin: int, end: int) -> None:
-        kernels.write_repaired(text, places, partial, begin, end, new_places, repaired)
+    def write(unit: tuple[int, int]) -> None:
+        kernels.write_repaired(text, places, partial, *unit, new_places, repaired)
 
-    _run(write, units, workers)
+    workers.map(write, units)
     return repaired, new_places
-
-
-def _run(step: Callable[[int, int], Result], units: list[tuple[int, int]], workers: int) -> list[Result]:
-    if workers <= 1 or len(units) <= 1:
-        return [step(begin, end) for begin, end in units]
-    with ThreadPoolExecutor(min(workers, len(units))) as pool:
-        return list(pool.map(lambda unit: step(*unit), units))
-
-
-def _units(starts: np.ndarray) -> Iterator[tuple[int, int]]:
-    """Ranges of rows with about `_UNIT` ids each; a longer row is a unit of its own."""
-    begin, rows = 0, len(starts) - 1
-    while begin < rows:
-        fitting = int(np.searchsorted(starts, starts[begin] + _UNIT, side="right")) - 1
-        end = min(max(fitting, begin + 1), begin + _UNIT, rows)
-        yield begin, end
-        begin = end
 
 
 def _check_ids(rows: Ragged) -> None:

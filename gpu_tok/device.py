@@ -67,6 +67,25 @@ class Workers:
                 future.cancel()
 
 
+# The threads of the reference do not exist in a forked child, and a call that hands work to them never returns. Its own
+# guard is off when TOKENIZERS_PARALLELISM is set, so a child takes calls that use no threads.
+_forked = False
+
+
+def _note_fork() -> None:
+    global _forked
+    _forked = True
+
+
+def in_forked_child() -> bool:
+    """Was this process forked from one that had loaded gpu_tok: then the reference's own threads must not be asked."""
+    return _forked
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_note_fork)
+
+
 def usable_cores() -> int:
     """Cores that this process may run on."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

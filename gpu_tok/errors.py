@@ -20,16 +20,16 @@ class DefinitionError(GpuTokError, ValueError):
 
 
 class TextError(GpuTokError, ValueError):
-    """A text that cannot be encoded; `row` is its index in the batch."""
+    """A text that cannot be encoded; `row` is its index in the batch, `detail` the finding without it."""
 
     def __init__(self, row: int, finding: str, hint: str | None = None) -> None:
         super().__init__(f"text {row}: {finding}", hint)
         self.row = row
-        self._finding = finding
+        self.detail = finding
 
     def in_row(self, row: int) -> TextError:
         """The same error of another row: of the text that a chunk came from."""
-        return type(self)(row, self._finding, self.hint)
+        return type(self)(row, self.detail, self.hint)
 
 
 class TextTypeError(TextError, TypeError):

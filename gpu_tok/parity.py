@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from cpu_ref.parity import FNV_START, fnv1a
-from gpu_tok.batch import Ids, Ragged, TextBatch, starts_of
+from gpu_tok.batch import Ids, Ragged, TextBatch, row_ranges, starts_of
 from gpu_tok.differences import CpuStages, Origin, Show, find_inside, find_origin, first_difference
 from gpu_tok.explain import visible
 from gpu_tok.stages import ReferenceStages
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 REFERENCE = "reference"
 _SLICE_BYTES = 1 << 20  # text that the reference encodes at a time: each of its ids is a Python object
+_SLICE_ROWS = 10_000
 _CONTEXT = 30  # characters shown before and behind a difference
 
 Encode = Callable[[TextBatch], Any]  # to rows of ids: a TokenBatch, a Ragged, or arrays
@@ -126,7 +127,7 @@ def check(
         for name, rows in rows_of.items():
             _check_row_count(name, rows, batch)
             states[name] = fnv1a(_flat(rows, 0, len(batch)), states[name])
-        for begin, end in _slices(batch):
+        for begin, end in row_ranges(batch.starts, _SLICE_BYTES, _SLICE_ROWS):
             expected = _reference_rows(stages, batch, begin, end, add_special_tokens)
             states[REFERENCE] = fnv1a(expected.flat, states[REFERENCE])
             report.ids += len(expected.flat)
@@ -178,16 +179,6 @@ def _different_rows(rows: Ragged, begin: int, expected: Ragged) -> Iterator[int]
 
 def _flat(rows: Ragged, begin: int, end: int) -> Ids:
     return rows.flat[rows.starts[begin] : rows.starts[end]]
-
-
-def _slices(batch: TextBatch) -> Iterator[tuple[int, int]]:
-    """Ranges of rows of about `_SLICE_BYTES`; a longer text is a slice of its own."""
-    begin = 0
-    while begin < len(batch):
-        fitting = int(np.searchsorted(batch.starts, batch.starts[begin] + _SLICE_BYTES, side="right")) - 1
-        end = min(max(fitting, begin + 1), begin + 10_000, len(batch))
-        yield begin, end
-        begin = end
 
 
 def _difference(

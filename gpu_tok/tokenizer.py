@@ -141,11 +141,11 @@ class Tokenizer:
         An id that is not in the vocabulary is passed over, as in the reference. Padding is decoded like any ids: pad
         tokens are special, so they are passed over by default.
         """
-        return self.decoder.decode(ragged_ids(rows), skip_special_tokens, self.workers.count)
+        return self.decoder.decode(ragged_ids(rows), skip_special_tokens, self.workers)
 
     def decode_bytes(self, rows: Any, skip_special_tokens: bool = True) -> TextBatch:
         """As `decode_batch`, with the texts as one array of UTF-8 and no Python object a text."""
-        return self.decoder.decode_bytes(ragged_ids(rows), skip_special_tokens, self.workers.count)
+        return self.decoder.decode_bytes(ragged_ids(rows), skip_special_tokens, self.workers)
 
     def explain(self, text: str) -> Explanation:
         """What each stage makes of a text, in the reference's words, and where it is cut."""

@@ -15,6 +15,7 @@ from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 
 from gpu_tok.batch import Ragged, ragged_ids, starts_of
 from gpu_tok.decode import Decoder
+from gpu_tok.device import Workers
 from gpu_tok.errors import IdError
 from gpu_tok.tables.decode import compile, kind_of
 from gpu_tok.tables.definition import Definition
@@ -50,7 +51,7 @@ def assert_decodes(decoder: Decoder, reference: Tokenizer, rows: Ragged | list[l
     lists = [rows.row(row).tolist() for row in range(rows.count)]
     for skip, workers in ((True, 1), (False, 2)):
         expected = reference.decode_batch(lists, skip_special_tokens=skip)
-        compare.assert_same_texts(expected, decoder.decode(rows, skip, workers), lists)
+        compare.assert_same_texts(expected, decoder.decode(rows, skip, Workers(workers)), lists)
 
 
 def byte_reference() -> Tokenizer:
@@ -225,9 +226,9 @@ def test_rows_that_begin_in_the_middle_of_the_ids(decoder_of):
 def test_many_short_rows_and_one_long_one(decoder_of):
     decoder, reference = decoder_of("own/bert")
     ids = np.random.default_rng(4).integers(0, reference.get_vocab_size(), 1_000_000)
-    long_one = decoder.decode_bytes(Ragged(ids, np.array([0, len(ids)])), workers=2)
+    long_one = decoder.decode_bytes(Ragged(ids, np.array([0, len(ids)])), workers=Workers(2))
     assert long_one.text(0) == reference.decode(ids.tolist())
-    short_ones = decoder.decode_bytes(Ragged(ids, np.arange(len(ids) + 1)), workers=2)
+    short_ones = decoder.decode_bytes(Ragged(ids, np.arange(len(ids) + 1)), workers=Workers(2))
     assert len(short_ones) == len(ids)
     assert short_ones.text(999_999) == reference.decode([int(ids[-1])])
     assert short_ones.valid
@@ -241,7 +242,7 @@ def test_every_number_of_workers_gives_the_same_bytes(decoder_of, monkeypatch):
         starts = starts_of(rng.integers(0, 200, 300))
         rows = Ragged(rng.integers(0, reference.get_vocab_size(), starts[-1]), starts)
         assert_decodes(decoder, reference, rows)
-        assert bytes(decoder.decode_bytes(rows, workers=3).bytes) == bytes(decoder.decode_bytes(rows).bytes)
+        assert bytes(decoder.decode_bytes(rows, workers=Workers(3)).bytes) == bytes(decoder.decode_bytes(rows).bytes)
 
 
 def test_tables_say_what_a_token_becomes(decoder_of):
@@ -265,8 +266,8 @@ def test_a_process_forked_after_use_decodes_on(decoder_of, monkeypatch):
     for name in ("own/bert", "own/prepend"):
         decoder, _reference = decoder_of(name)
         rows = ragged_ids([[5, 6, 7]] * 100)
-        expected = decoder.decode(rows, workers=2)
+        expected = decoder.decode(rows, workers=Workers(2))
         child = os.fork()
         if child == 0:
-            os._exit(0 if decoder.decode(rows, workers=2) == expected else 1)
+            os._exit(0 if decoder.decode(rows, workers=Workers(2)) == expected else 1)
         assert os.waitpid(child, 0)[1] == 0

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Literal
 
@@ -10,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from gpu_tok.batch import TextBatch, starts_of
-from gpu_tok.errors import FileError
+from gpu_tok.errors import FileError, TextError
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,18 @@ class Documents:
     texts: TextBatch
     columns: pa.Table | None
     read: int
+
+
+@contextmanager
+def text_errors(place: str, first: int, hint: str, part: str = "") -> Iterator[None]:
+    """Turns the `TextError` of a row into a `FileError` that names the row as its file counts it.
+
+    place, part: what stands before and behind the number; first: the number of row 0.
+    """
+    try:
+        yield
+    except TextError as error:
+        raise FileError(f"{place} {first + error.row}{part}: {error.detail}", hint) from error
 
 
 def merge(pieces: Iterable[Documents], batch_bytes: int) -> Generator[Documents, None, None]:

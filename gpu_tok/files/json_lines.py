@@ -15,8 +15,8 @@ import orjson
 import pyarrow as pa
 
 from cpu_ref.json_lines import take_texts
-from gpu_tok.batch import TextBatch, starts_of
-from gpu_tok.errors import FileError, TextError
+from gpu_tok.batch import TextBatch, is_utf8, without_surrogates
+from gpu_tok.errors import FileError
 from gpu_tok.files.documents import Documents, Reading
 from gpu_tok.files.sources import Source
 from gpu_tok.files.streams import Stream, line_blocks
@@ -49,8 +49,8 @@ def read(source: Source, reading: Reading) -> Iterator[Documents]:
 
 def _take_texts(block: bytes, lines: int, place: Place, reading: Reading) -> TextBatch:
     data = np.frombuffer(block, np.uint8)
-    if not _is_utf8(data):
-        return _batch([text for text, _fields in _parse_lines(block, place, reading)])
+    if not is_utf8(data):
+        return TextBatch.joined([text for text, _fields in _parse_lines(block, place, reading)])
     field = np.frombuffer(reading.text_field.encode(), np.uint8)
     texts, ends = np.empty(len(data), np.uint8), np.zeros(lines + 1, np.int64)
     row = written = at = 0
@@ -76,20 +76,7 @@ def _take_with_columns(block: bytes, place: Place, reading: Reading) -> tuple[Te
             columns[name] = pa.array([fields.get(name) for _text, fields in lines])
         except (pa.ArrowException, OverflowError) as error:
             raise place.error(f"the field {name!r}, in this line or below, is not of one type: {error}") from error
-    return _batch([text for text, _fields in lines]), pa.table(columns)
-
-
-def _batch(texts: list[bytes]) -> TextBatch:
-    starts = starts_of(np.array([len(text) for text in texts], np.int64))
-    return TextBatch(np.frombuffer(b"".join(texts), np.uint8), starts, valid=True)
-
-
-def _is_utf8(data: np.ndarray) -> bool:
-    try:
-        TextBatch(data, np.array([0, len(data)], np.int64)).validated()
-    except TextError:
-        return False
-    return True
+    return TextBatch.joined([text for text, _fields in lines]), pa.table(columns)
 
 
 def _parse_lines(block: bytes, place: Place, reading: Reading) -> Iterator[tuple[bytes, dict[str, Any]]]:
@@ -113,7 +100,7 @@ def _parse_line(line: bytes, place: Place, reading: Reading) -> tuple[bytes, dic
         return text.encode(), fields
     except UnicodeEncodeError as error:
         if reading.invalid_utf8 == "replace":
-            return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace").encode(), fields
+            return without_surrogates(text), fields
         surrogate = f"U+{ord(text[error.start]):04X} at character {error.start}"
         raise place.error(f"the lone surrogate {surrogate} of the text has no UTF-8 form", REPLACE_HINT) from None
 

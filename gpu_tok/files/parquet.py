@@ -8,18 +8,20 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from gpu_tok.batch import TextBatch
-from gpu_tok.errors import FileError, TextError
-from gpu_tok.files.documents import Documents, Reading
+from gpu_tok.errors import FileError
+from gpu_tok.files.documents import Documents, Reading, text_errors
 from gpu_tok.files.sources import STANDARD_INPUT, Source
 
 READ_AHEAD = 4 << 20  # bytes; without it a whole column of a row group is in memory at once
+COLUMN_HINT = "name the column of texts with --text-field; empty texts are written as '', not as null"
 
 
 def read(source: Source, reading: Reading) -> Iterator[Documents]:
     """The texts of one column, batch by batch; nulls and other types are errors that name the row."""
     row = 0
     for batch, read_bytes in read_columns(source, [reading.text_field, *reading.keep], reading.batch_bytes):
-        texts = _texts(source, batch.column(0), reading, row)
+        with text_errors(f"{source.path}, row", row, COLUMN_HINT, f", column {reading.text_field!r}"):
+            texts = TextBatch.of(batch.column(0), reading.invalid_utf8)
         columns = pa.Table.from_batches([batch]).select(list(reading.keep)) if reading.keep else None
         yield Documents(texts, columns, read_bytes)
         row += len(texts)
@@ -51,14 +53,3 @@ def _rows_a_batch(file: pq.ParquetFile, batch_bytes: int) -> int:
     groups = [file.metadata.row_group(index) for index in range(file.metadata.num_row_groups)]
     widest = max((group.total_byte_size / max(1, group.num_rows) for group in groups), default=1.0)
     return max(1, min(1 << 20, int(batch_bytes / max(1.0, widest))))
-
-
-def _texts(source: Source, column: pa.Array, reading: Reading, first_row: int) -> TextBatch:
-    try:
-        return TextBatch.of(column, reading.invalid_utf8)
-    except TextError as error:
-        finding = error.finding.partition(": ")[2]
-        raise FileError(
-            f"{source.path}, row {first_row + error.row}, column {reading.text_field!r}: {finding}",
-            "name the column of texts with --text-field; empty texts are written as '', not as null",
-        ) from error

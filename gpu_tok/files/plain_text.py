@@ -6,11 +6,12 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from gpu_tok.batch import TextBatch, starts_of
-from gpu_tok.errors import FileError, TextError
-from gpu_tok.files.documents import Documents, Reading
+from gpu_tok.batch import TextBatch
+from gpu_tok.files.documents import Documents, Reading, text_errors
 from gpu_tok.files.sources import Source
 from gpu_tok.files.streams import Stream, blocks, line_blocks
+
+ENCODING_HINT = "convert the file to UTF-8, or put U+FFFD in the place of such bytes with --invalid-utf8 replace"
 
 
 def read(source: Source, reading: Reading) -> Iterator[Documents]:
@@ -19,7 +20,9 @@ def read(source: Source, reading: Reading) -> Iterator[Documents]:
         unit = "line" if reading.separator is None else "document"
         first = 1
         for texts in numbered:
-            yield Documents(_checked(texts, source, unit, first, reading), None, stream.tell())
+            with text_errors(f"{source.path}, {unit}", first, ENCODING_HINT):
+                texts = texts.validated(reading.invalid_utf8)
+            yield Documents(texts, None, stream.tell())
             first += len(texts)
 
 
@@ -48,22 +51,6 @@ def _separated(stream: Stream, reading: Reading) -> Iterator[TextBatch]:
             begin = end + len(separator)
         del rest[:begin]
         if documents:
-            yield _batch(documents)
+            yield TextBatch.joined(documents, valid=False)
     if rest:
-        yield _batch([bytes(rest)])
-
-
-def _batch(documents: list[bytes]) -> TextBatch:
-    starts = starts_of(np.array([len(document) for document in documents], np.int64))
-    return TextBatch(np.frombuffer(b"".join(documents), np.uint8), starts)
-
-
-def _checked(texts: TextBatch, source: Source, unit: str, first: int, reading: Reading) -> TextBatch:
-    try:
-        return texts.validated(reading.invalid_utf8)
-    except TextError as error:
-        finding = error.finding.partition(": ")[2]
-        raise FileError(
-            f"{source.path}, {unit} {first + error.row}: {finding}",
-            "convert the file to UTF-8, or put U+FFFD in the place of such bytes with --invalid-utf8 replace",
-        ) from error
+        yield TextBatch.joined([bytes(rest)], valid=False)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from gpu_tok.batch import Ragged
+from gpu_tok.batch import Ragged, row_ranges
 from gpu_tok.errors import FileError
 from gpu_tok.files.parquet import read_columns
 from gpu_tok.files.sources import Source
@@ -71,13 +71,10 @@ def _read_npy(source: Source, batch_ids: int) -> Iterator[TokenRows]:
         ids = ids.reshape(-1)
     else:
         starts = _open_starts(source.path, len(ids))
-    row, rows = 0, len(starts) - 1
-    while row < rows:
-        end = int(np.searchsorted(starts, starts[row] + batch_ids, side="right")) - 1
-        end = min(max(end, row + 1), row + (1 << 20), rows)
-        flat = np.array(ids[starts[row] : starts[end]])
-        yield TokenRows(Ragged(flat, np.asarray(starts[row : end + 1] - starts[row])), source.size * end // rows)
-        row = end
+    rows = len(starts) - 1
+    for begin, end in row_ranges(starts, batch_ids):
+        flat = np.array(ids[starts[begin] : starts[end]])
+        yield TokenRows(Ragged(flat, np.asarray(starts[begin : end + 1] - starts[begin])), source.size * end // rows)
 
 
 def _open(path: str) -> np.ndarray:
