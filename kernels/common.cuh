@@ -20,12 +20,36 @@ using i64 = long long;
 constexpr u32 WARP = 32;
 constexpr u32 WHOLE_WARP = 0xFFFFFFFF;  // every lane, for shuffles and ballots
 
+#define DEVICE static __device__ __forceinline__
+#define LAUNCHED_AS(threads) __launch_bounds__(threads)  // the greatest block; registers are dealt out accordingly
+
 #ifdef __CUDACC__
 #define KERNEL extern "C" __global__ void
-#define LAUNCHED_AS(threads) __launch_bounds__(threads)
-#define DEVICE static __device__ __forceinline__
 #define SHARED(Type, name) __shared__ Type name
 #define UNROLL _Pragma("unroll")
+
+// Loads and stores that may meet atomics of other threads: never torn, never kept in a register, in no order.
+// T: a 32-bit or 64-bit integer.
+template <typename T>
+DEVICE T load_relaxed(const T* address) {
+    T value;
+    if constexpr (sizeof(T) == 8) {
+        asm volatile("ld.relaxed.gpu.u64 %0, [%1];" : "=l"(value) : "l"(address) : "memory");
+    } else {
+        asm volatile("ld.relaxed.gpu.u32 %0, [%1];" : "=r"(value) : "l"(address) : "memory");
+    }
+    return value;
+}
+template <typename T>
+DEVICE void store_relaxed(T* address, T value) {
+    if constexpr (sizeof(T) == 8) {
+        asm volatile("st.relaxed.gpu.u64 [%0], %1;" : : "l"(address), "l"(value) : "memory");
+    } else {
+        asm volatile("st.relaxed.gpu.u32 [%0], %1;" : : "l"(address), "r"(value) : "memory");
+    }
+}
+#else
+#define UNROLL _Pragma("GCC unroll 32")
 #endif
 
 // The thread's number in the grid and the grid's threads: `for (i64 i = grid_thread(); i < n; i += grid_threads())`.
@@ -33,11 +57,6 @@ DEVICE i64 grid_thread() { return (i64)blockIdx.x * blockDim.x + threadIdx.x; }
 DEVICE i64 grid_threads() { return (i64)gridDim.x * blockDim.x; }
 
 DEVICE u32 lane() { return threadIdx.x % WARP; }
-
-template <typename T>
-DEVICE T least(T a, T b) {
-    return a < b ? a : b;
-}
 
 // Up to 8 bytes, one by one; zeros behind the end.
 DEVICE u64 load_bytes(const u8* bytes, i64 at, i64 end) {

@@ -9,9 +9,9 @@
 #include "utf8.cuh"
 
 constexpr u32 CUT_THREADS = 256;
-constexpr u32 WORD = 32;              // bytes of text that one word of the mask stands for
-constexpr u32 TILE_WORDS = 256;       // words of the mask in a tile: 8192 bytes of text
-constexpr u32 MOST_CLASSES = 32;      // bits in a row of `taken`
+constexpr u32 WORD = 32;          // bytes of text that one word of the mask stands for
+constexpr u32 TILE_WORDS = 256;   // words of the mask in a tile: 8192 bytes of text
+constexpr u32 MOST_CLASSES = 32;  // bits in a row of `taken`
 constexpr u32 ASCII = 128;
 
 // The tables as a block keeps them. 128 bytes and 32 words lie in one row of the banks each, so no two lanes wait for
@@ -97,7 +97,7 @@ KERNEL LAUNCHED_AS(CUT_THREADS) cut_words(const u8* bytes, i64 count, const u8* 
                 cuts |= cut_ascii(eights[part], tables, state.last_class) << 8 * part;
                 state.at = at + 8;
             } else {
-                cuts |= cut_code_points(bytes, at, least(at + 8, count), count, class_of, tables, state, first_bad)
+                cuts |= cut_code_points(bytes, at, min(at + 8, count), count, class_of, tables, state, first_bad)
                         << 8 * part;
             }
         }
@@ -154,7 +154,7 @@ KERNEL LAUNCHED_AS(CUT_THREADS) cut_sections(const u8* bytes, const i64* section
 KERNEL LAUNCHED_AS(CUT_THREADS) count_chunks(const u32* mask, i64 words, i64* tile_chunks) {
     const i64 tiles = (words + TILE_WORDS - 1) / TILE_WORDS;
     for (i64 tile = grid_thread() / WARP; tile < tiles; tile += grid_threads() / WARP) {
-        const i64 end = least((tile + 1) * TILE_WORDS, words);
+        const i64 end = min((tile + 1) * TILE_WORDS, words);
         i64 chunks = 0;
         for (i64 word = tile * TILE_WORDS + lane(); word < end; word += WARP) chunks += __popc(mask[word]);
         chunks = warp_sum(chunks);

@@ -61,6 +61,8 @@ def test_the_wheel_holds_every_module_and_its_data(wheel):
     names = set(wheel.namelist())
     modules = {name for name in tracked_or_new_files() if re.match(r"(gpu_tok|cpu_ref)/.*\.py$", name)}
     assert modules <= names, f"left out: {sorted(modules - names)}"
+    kernels = {f"gpu_tok/{name}" for name in tracked_or_new_files() if name.startswith("kernels/")}
+    assert kernels <= names, f"left out: {sorted(kernels - names)}"
     assert "gpu_tok/py.typed" in names
     assert "gpu_tok/tables/unicode.npz" in names
     data = {name for name in tracked_or_new_files() if name.startswith("gpu_tok/demo/")}
