@@ -25,7 +25,7 @@ from gpu_tok.errors import DeviceError
 
 OPTIONS = ("--std=c++17", "--generate-line-info", "--ptxas-options=-v")
 ARCHS = ("sm_75", "sm_80", "sm_86", "sm_90", "sm_100", "sm_120")
-_KERNEL = re.compile(r"^KERNEL(?:\s+LAUNCHED_AS\(\w+\))?\s+(\w+)\(", re.MULTILINE)
+_KERNEL = re.compile(r"^KERNEL(?:\s+LAUNCHED_AS\(\w+(?:, \w+)?\))?\s+(\w+)\(", re.MULTILINE)
 _INCLUDE = re.compile(r'\s*#include "(?!emu/)([^"]+)"')  # emu/ is for the host's compiler, behind an #ifndef
 _ENTRY = re.compile(r"Compiling entry function '(\w+)' for '(sm_\w+)'(.*?)(?=Compiling entry function|\Z)", re.DOTALL)
 _THREADS = re.compile(r"\.entry\s+(\w+)\s*\([^)]*\)\s*\.maxntid\s+(\d+)")

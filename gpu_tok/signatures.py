@@ -19,10 +19,16 @@ from gpu_tok.errors import DeviceError
 MOST_THREADS = 1024
 MOST_ARGUMENTS = 32  # what kernels/emu/runtime.cpp passes on
 ELEMENTS: Mapping[str, Any] = {
-    **{"u8": np.uint8, "u16": np.uint16, "u32": np.uint32, "u64": np.uint64},
-    **{"i32": np.int32, "i64": np.int64, "float": np.float32, "double": np.float64},
+    "u8": np.uint8,
+    "u16": np.uint16,
+    "u32": np.uint32,
+    "u64": np.uint64,
+    "i32": np.int32,
+    "i64": np.int64,
+    "float": np.float32,
+    "double": np.float64,
 }
-_KERNEL = re.compile(r"^KERNEL(?:\s+LAUNCHED_AS\((\w+)\))?\s+(\w+)\(([^)]*)\)", re.MULTILINE)
+_KERNEL = re.compile(r"^KERNEL(?:\s+LAUNCHED_AS\((\w+)(?:, \w+)?\))?\s+(\w+)\(([^)]*)\)", re.MULTILINE)
 _CONSTANT = re.compile(r"^constexpr \w+ (\w+) = (\d+)\s*;", re.MULTILINE)
 _PARAMETER = re.compile(r"(const\s+)?(\w+)\s*(\*?)\s*(?:__restrict__\s+)?(\w+)")
 

@@ -1,7 +1,7 @@
 // Words that every kernel uses. Read by NVRTC (no standard headers there), nvcc and g++ (through emu/cuda_on_cpu.h).
 //
 //   KERNEL LAUNCHED_AS(256) name(const u8* bytes, i64 count, u32* mask)     parameters: pointers and 64-bit integers
-//   SHARED(Tables, tables);                                                 a `Tables& tables` of the whole block
+//   SHARED(Tables, tables); SHARED(u32[8], sums);                           variables of the whole block
 //   DEVICE u32 helper(...)                                                  becomes part of its callers
 
 #pragma once
@@ -21,11 +21,16 @@ constexpr u32 WARP = 32;
 constexpr u32 WHOLE_WARP = 0xFFFFFFFF;  // every lane, for shuffles and ballots
 
 #define DEVICE static __device__ __forceinline__
-#define LAUNCHED_AS(threads) __launch_bounds__(threads)  // the greatest block; registers are dealt out accordingly
+// The greatest block, and, where the compiler would take too many registers, how many of them a multiprocessor holds.
+#define LAUNCHED_AS(...) __launch_bounds__(__VA_ARGS__)
 
 #ifdef __CUDACC__
+template <typename T>
+struct Same {
+    using type = T;  // so that u32[8] can stand before a name
+};
 #define KERNEL extern "C" __global__ void
-#define SHARED(Type, name) __shared__ Type name
+#define SHARED(Type, name) __shared__ Same<Type>::type name
 #define UNROLL _Pragma("unroll")
 
 // Loads and stores that may meet atomics of other threads: never torn, never kept in a register, in no order.
