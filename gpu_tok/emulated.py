@@ -1,4 +1,4 @@
-"""The emulated device: the CUDA kernels, compiled by the host's C++ compiler and run by kernels/emu; arrays are NumPy's.
+"""The emulated device: the CUDA kernels, compiled by the host's C++ compiler, run by kernels/emu on NumPy's arrays.
 
 >>> device = EmulatedDevice(seed=1)
 >>> device.launch("count_chunks", 1, 256, mask, mask.size, tile_chunks)
@@ -6,10 +6,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
+import math
+import os
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,11 +23,15 @@ from gpu_tok import host_build, signatures
 from gpu_tok.compile import kernel_folder
 from gpu_tok.errors import DeviceError
 from gpu_tok.host_build import Mode
-from gpu_tok.launch_file import Extent, extents, pack
+from gpu_tok.launch_file import ALIGNMENT, extents, pack
 from gpu_tok.signatures import Parameter, Signature
 
 MESSAGE_BYTES = 4096
-SECTOR_BYTES = 32
+SANITIZERS = {
+    "ASAN_OPTIONS": "detect_leaks=0",
+    "TSAN_OPTIONS": "halt_on_error=1",
+    "UBSAN_OPTIONS": "print_stacktrace=1",
+}
 
 
 @dataclass
@@ -79,6 +86,8 @@ class EmulatedDevice:
 
     name = "emulated"
     xp: Any = np
+    multiprocessors = 2
+    description = "the CPU, in CUDA's place"
 
     def __init__(
         self,
@@ -124,16 +133,38 @@ class EmulatedDevice:
         if self._counting:
             self._add_counts(kernel)
 
-    def upload(self, array: np.ndarray) -> np.ndarray:
-        """A copy on the device."""
-        return np.array(array, order="C")
+    @contextlib.contextmanager
+    def running(self) -> Iterator[None]:
+        """As on a GPU, where this is the device's stream; here nothing needs one."""
+        yield
 
-    def download(self, array: np.ndarray) -> np.ndarray:
-        """A copy on the host."""
-        return np.array(array, order="C")
+    def grid(self, threads: int, block: int) -> int:
+        """Blocks for a kernel that goes round in a loop. Few, so that small texts go round, too."""
+        return max(1, min(-(-threads // block), self.multiprocessors * 8 * 256 // block))
+
+    def upload(self, array: np.ndarray) -> np.ndarray:
+        """A copy on the device, from an address that is a multiple of 256 as on a GPU."""
+        copy = _aligned(array.shape, array.dtype)
+        copy[...] = array
+        return copy
+
+    def download(self, array: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
+        """A copy on the host, in `out` if given."""
+        if out is None:
+            return array.copy()
+        out[...] = array
+        return out
+
+    def pinned(self, count: int, dtype: Any) -> np.ndarray:
+        """Host memory; nothing to pin here."""
+        return np.empty(count, dtype)
 
     def synchronize(self) -> None:
         """Nothing to wait for: a launch has ended when it returns."""
+
+    def free_memory(self) -> int:
+        """Bytes that can still be had."""
+        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
     def mark_table(self, *arrays: np.ndarray) -> None:
         """Has the traffic of these arrays counted as table traffic from now on."""
@@ -194,9 +225,16 @@ def replay(path: Path, mode: Mode, result: Path | None = None, folders: Sequence
     """Runs a dumped launch in a process of its own; "" if all is well, else what the sanitizer or the emulator said."""
     program = host_build.replay_program(tuple(folders or (kernel_folder(),)), mode)
     words = [str(program), str(path), *([str(result)] if result else [])]
-    settings = {"ASAN_OPTIONS": "detect_leaks=0", "TSAN_OPTIONS": "halt_on_error=1", "UBSAN_OPTIONS": "print_stacktrace=1"}
-    done = subprocess.run(words, capture_output=True, text=True, errors="replace", check=False, env=settings)
+    done = subprocess.run(words, capture_output=True, text=True, errors="replace", check=False, env=SANITIZERS)
     return "" if done.returncode == 0 else done.stderr.strip() or f"exit code {done.returncode}"
+
+
+def _aligned(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+    """An array of its own (not a view of a longer one) at a multiple of 256."""
+    count = math.prod(shape) * dtype.itemsize
+    memory = (ctypes.c_uint8 * (count + ALIGNMENT))()
+    begin = -ctypes.addressof(memory) % ALIGNMENT
+    return np.frombuffer(memoryview(memory), np.uint8, count, begin).view(dtype).reshape(shape)
 
 
 def _owner(array: np.ndarray) -> np.ndarray:
@@ -219,4 +257,4 @@ def _load(folders: tuple[Path, ...], mode: Mode) -> ctypes.CDLL:
     return library
 
 
-__all__ = ["Counts", "EmulatedDevice", "Extent", "Mode", "Traffic", "check_launch", "replay"]
+__all__ = ["Counts", "EmulatedDevice", "Mode", "Traffic", "check_launch", "replay"]

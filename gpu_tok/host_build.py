@@ -60,18 +60,18 @@ def library(folders: Sequence[Path], mode: Mode) -> Path:
 
 def replay_program(folders: Sequence[Path], mode: Mode) -> Path:
     """Builds the program that runs a dumped launch (kernels/emu/replay.cpp)."""
-    replay = _compile(_emulator() / "replay.cpp", (*COMMON, "-O1", *mode.value.both), _headers(folders))
+    replay = _compile(_emulator() / "replay.cpp", (*COMMON, "-O1", *mode.value.both), _headers(()))
     return _link([*_objects(folders, mode), replay], (*mode.value.link, "-rdynamic", "-ldl"), ".replay")
 
 
 def _objects(folders: Sequence[Path], mode: Mode) -> list[Path]:
-    headers = _headers(folders)
+    emulator, own = _headers(()), _headers((kernel_folder(), *folders))
     runtime_options = (*COMMON, "-O2", *mode.value.both)
     kernel_options = (*COMMON, *mode.value.both, *mode.value.kernels, f"-I{kernel_folder()}", "-x", "c++")
-    jobs = [(_emulator() / name, runtime_options) for name in RUNTIME]
-    jobs += [(path, kernel_options) for folder in folders for path in sorted(folder.glob("*.cu"))]
+    jobs = [(_emulator() / name, runtime_options, emulator) for name in RUNTIME]
+    jobs += [(path, kernel_options, own) for folder in folders for path in sorted(folder.glob("*.cu"))]
     with ThreadPoolExecutor(usable_cores()) as pool:
-        return list(pool.map(lambda job: _compile(*job, headers), jobs))
+        return list(pool.map(lambda job: _compile(*job), jobs))
 
 
 def _emulator() -> Path:
@@ -79,9 +79,8 @@ def _emulator() -> Path:
 
 
 def _headers(folders: Sequence[Path]) -> bytes:
-    """The text of all that a kernel file may include."""
-    looked_in = {kernel_folder(), *folders}
-    paths = {path for folder in looked_in for path in folder.glob("*.cuh")} | set(_emulator().glob("*.h"))
+    """The emulator's headers and those of the folders: all that a file of them may include."""
+    paths = {path for folder in folders for path in folder.glob("*.cuh")} | set(_emulator().glob("*.h"))
     return b"".join(path.name.encode() + b"\0" + path.read_bytes() for path in sorted(paths))
 
 

@@ -75,7 +75,7 @@ def _argument(argument: Any, buffers: Sequence[Extent]) -> bytes:
 def _place(array: np.ndarray, buffers: Sequence[Extent]) -> tuple[int, int]:
     """The buffer that holds an array, and the array's offset in it."""
     start, end = array.ctypes.data, array.ctypes.data + array.nbytes
-    number = next(i for i, b in enumerate(buffers) if b.start <= start and end <= b.end and (b.count or start == b.start))
+    number = next(i for i, buffer in enumerate(buffers) if buffer.start <= start and end <= buffer.end)
     return number, start - buffers[number].start
 
 

@@ -5,7 +5,7 @@
 
 namespace emu {
 
-void count_barrier(u32 warps);       // all warps of the block come together
-void count_warp_point(u32 warp);     // lanes of one warp do
+void count_barrier(u32 warps);    // all warps of the block come together
+void count_warp_point(u32 warp);  // lanes of one warp do
 
 }  // namespace emu
