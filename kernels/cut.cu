@@ -6,11 +6,10 @@
 
 #include "common.cuh"
 #include "scan.cuh"
+#include "tile.cuh"
 #include "utf8.cuh"
 
 constexpr u32 CUT_THREADS = 256;
-constexpr u32 WORD = 32;          // bytes of text that one word of the mask stands for
-constexpr u32 TILE_WORDS = 256;   // words of the mask in a tile: 8192 bytes of text
 constexpr u32 MOST_CLASSES = 32;  // bits in a row of `taken`
 constexpr u32 ASCII = 128;
 
@@ -154,10 +153,8 @@ KERNEL LAUNCHED_AS(CUT_THREADS) cut_sections(const u8* bytes, const i64* section
 KERNEL LAUNCHED_AS(CUT_THREADS) count_chunks(const u32* mask, i64 words, i64* tile_chunks) {
     const i64 tiles = (words + TILE_WORDS - 1) / TILE_WORDS;
     for (i64 tile = grid_thread() / WARP; tile < tiles; tile += grid_threads() / WARP) {
-        const i64 end = min((tile + 1) * TILE_WORDS, words);
-        i64 chunks = 0;
-        for (i64 word = tile * TILE_WORDS + lane(); word < end; word += WARP) chunks += __popc(mask[word]);
-        chunks = warp_sum(chunks);
+        const i64 word = tile * TILE_WORDS + lane();
+        const u32 chunks = warp_sum(word < words ? (u32)__popc(mask[word]) : 0);
         if (lane() == 0) tile_chunks[tile] = chunks;
     }
 }

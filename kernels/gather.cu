@@ -1,0 +1,100 @@
+// entries -> ids, each at its place. cpu_ref/gather.py is the same step.
+//
+//   gather_ids   the ids of all chunks; truncation leaves some out, padding and special tokens move them
+//   fill_rows    special tokens and padding around them
+
+#include "common.cuh"
+#include "entry.cuh"
+
+constexpr u32 GATHER_THREADS = 256;
+constexpr i64 LONG_LIST = 32;  // more ids than that are copied by the whole warp
+
+// Where the ids of one chunk go: those from `keep_from` up to `keep_end` to `ids[place]` and behind it.
+struct Target {
+    i64 place;
+    i64 keep_from, keep_end;
+};
+
+// The rows as truncation, padding and special tokens make them. place: i64[rows + 1], where the ids of each row begin
+// when nothing is left out or put in; null where that is the output. keep_begin, keep_count: i64[rows], which ids of a
+// row are kept; start: i64[rows], where the first of them goes.
+struct Layout {
+    const i64 *place, *keep_begin, *keep_count, *start;
+};
+
+//   a row's ids   5 6 7 8 9    keep_begin 1, keep_count 3, start 20
+//   a chunk's         7 8 9    place 2 of the row
+//   target            21: 7 8  keep_from 0, keep_end 2
+DEVICE Target target_of(i64 place, i64 count, const Layout& layout, i64 first_row, i64 row_end) {
+    if (layout.place == nullptr || count == 0) return {place, 0, count};
+    const i64 row = upper_bound(layout.place, first_row, row_end, place) - 1;
+    const i64 offset = place - layout.place[row] - layout.keep_begin[row];  // among the kept ids; may be negative
+    const i64 keep_from = max(-offset, 0LL), keep_end = min(layout.keep_count[row] - offset, count);
+    return {layout.start[row] + offset + keep_from, keep_from, keep_end};
+}
+
+DEVICE void copy_ids(const i32* source, i64 count, i64 place, u32 first, u32 step, i32* ids, i64 id_room) {
+    for (i64 i = first; i < count && place + i < id_room; i += step) ids[place + i] = source[i];
+}
+
+// Writes the ids of all chunks. Any grid of GATHER_THREADS; a warp a tile, a lane a chunk: neighbours write side by side.
+//
+//   entries    ONE_ID | 7    row 4: 8 9    ONE_ID | 5
+//   ids        7             8 9           5
+//
+// entries: u32[], those of tile t from tile_chunk[t] on; tile_id: i64[tiles + 1], ids before each tile. rows, pool, late,
+// late_ids: what entries name. row_place, keep_begin, keep_count, row_start: the layout, null without one; tile_row:
+// i64[tiles + 1], rows that begin at or before the first id of each tile. Nothing is written at id_room or behind it.
+KERNEL LAUNCHED_AS(GATHER_THREADS)
+    gather_ids(const u32* entries, const i64* tile_chunk, const i64* tile_id, i64 tiles, const Row* rows,
+               const i32* pool, const Late* late, const i32* late_ids, const i64* tile_row, const i64* row_place,
+               const i64* keep_begin, const i64* keep_count, const i64* row_start, i32* ids, i64 id_room) {
+    const Layout layout = {row_place, keep_begin, keep_count, row_start};
+    for (i64 tile = grid_thread() / WARP; tile < tiles; tile += grid_threads() / WARP) {
+        const i64 first_row = row_place == nullptr ? 0 : max(tile_row[tile] - 1, 0LL);
+        const i64 row_end = row_place == nullptr ? 0 : tile_row[tile + 1];
+        i64 place = tile_id[tile];
+        const i64 end = tile_chunk[tile + 1];
+        for (i64 first = tile_chunk[tile]; first < end; first += WARP) {
+            const i64 chunk = first + lane();
+            const bool exists = chunk < end;
+            const u32 entry = exists ? entries[chunk] : ONE_ID;
+            const bool is_one_id = (entry & KIND) == ONE_ID;
+            const Ids found = is_one_id ? Ids{nullptr, exists} : ids_of(entry, rows, pool, late, late_ids);
+            const WarpScan scan = scan_counts(found.count);
+            const Target target = target_of(place + scan.before, found.count, layout, first_row, row_end);
+            const i64 kept = target.keep_end - target.keep_from;
+            if (is_one_id) {
+                if (kept > 0 && target.place < id_room) ids[target.place] = (i32)number_of(entry);
+            } else if (kept <= LONG_LIST) {
+                copy_ids(found.at + target.keep_from, kept, target.place, 0, 1, ids, id_room);
+            }
+            for (u32 left = __ballot_sync(WHOLE_WARP, kept > LONG_LIST); left != 0; left &= left - 1) {
+                const u32 owner = __ffs(left) - 1;
+                const u64 source = __shfl_sync(WHOLE_WARP, (u64)(found.at + target.keep_from), owner);
+                const i64 count = __shfl_sync(WHOLE_WARP, kept, owner);
+                copy_ids(reinterpret_cast<const i32*>(source), count, __shfl_sync(WHOLE_WARP, target.place, owner),
+                         lane(), WARP, ids, id_room);
+            }
+            place += scan.total;
+        }
+    }
+}
+
+// Writes what stands around the ids of each row. Any grid of GATHER_THREADS; a warp a row.
+//
+//   prefix 101, suffix 102, pad_id 0, padding on the right
+//   row     101 . . . 102 0 0            the dots are gather_ids'
+//
+// output_start: i64[rows + 1], the rows; row_start, keep_count: i64[rows], their kept ids. prefix, suffix: i32[].
+KERNEL LAUNCHED_AS(GATHER_THREADS)
+    fill_rows(const i64* output_start, const i64* row_start, const i64* keep_count, i64 rows, const i32* prefix,
+              i64 prefix_count, const i32* suffix, i64 suffix_count, i64 pad_id, i32* ids) {
+    for (i64 row = grid_thread() / WARP; row < rows; row += grid_threads() / WARP) {
+        const i64 begin = row_start[row] - prefix_count, end = row_start[row] + keep_count[row];
+        for (i64 at = output_start[row] + lane(); at < begin; at += WARP) ids[at] = (i32)pad_id;
+        for (i64 i = lane(); i < prefix_count; i += WARP) ids[begin + i] = prefix[i];
+        for (i64 i = lane(); i < suffix_count; i += WARP) ids[end + i] = suffix[i];
+        for (i64 at = end + suffix_count + lane(); at < output_start[row + 1]; at += WARP) ids[at] = (i32)pad_id;
+    }
+}

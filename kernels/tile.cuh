@@ -1,0 +1,32 @@
+// A tile is the text that a warp looks at: a lane has one word of the mask, a bit for each byte at which a chunk begins.
+//
+//   bytes    t h e _ c a t ...  32 bytes a lane  |  the next lane's
+//   cuts     1 0 0 1 0 0 0 ...
+//   rank     0                                   |  2         cuts in the words of lower lanes
+
+#pragma once
+
+#include "common.cuh"
+
+constexpr u32 WORD = 32;          // bytes of text that one word of the mask stands for
+constexpr u32 TILE_WORDS = WARP;  // words of the mask in a tile
+constexpr u32 TILE = TILE_WORDS * WORD;
+
+// The place of the first cut in tile `tile` or behind it; `count`, the text's end, where there is none. The whole warp
+// calls it; so many tiles without a cut are passed in one step.
+//
+// tile_chunk: i64[tiles + 1], chunks that begin before each tile.
+DEVICE i64 first_cut_from(i64 tile, i64 tiles, const i64* tile_chunk, const u32* mask, i64 count) {
+    for (i64 first = tile; first < tiles; first += WARP) {
+        const i64 own = first + lane();
+        const u32 cut_tiles = __ballot_sync(WHOLE_WARP, own < tiles && tile_chunk[own] < tile_chunk[own + 1]);
+        if (cut_tiles == 0) continue;
+        const i64 word = (first + __ffs(cut_tiles) - 1) * TILE_WORDS + lane();
+        const u32 cuts = word * WORD < count ? mask[word] : 0;
+        const u32 cut_words = __ballot_sync(WHOLE_WARP, cuts != 0);
+        const u32 owner = __ffs(cut_words) - 1;
+        const u32 found = __shfl_sync(WHOLE_WARP, cuts, owner);
+        return (word - lane() + owner) * WORD + __ffs(found) - 1;
+    }
+    return count;
+}

@@ -1,0 +1,217 @@
+"""The steps on a device, run by the emulator: cut, look up, claim, publish, place, gather, against the CPU's arrays.
+
+The made-up model of `test_hot` gives every chunk ids of its bytes and flags, none to forty of them, so whatever was cut
+elsewhere, looked up wrongly or put in the wrong place shows.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+
+import numpy as np
+import pytest
+import texts
+from test_hot import ALL_ENDS, MadeUpModel, encode, encoder_of, plain_cuts, plain_ids, random_tables, sections_of
+
+from gpu_tok import device_path
+from gpu_tok.added_tokens import TEXT, Tiles
+from gpu_tok.batch import TextBatch, starts_of
+from gpu_tok.device_path import TILE, DeviceEncoder, encoder_on
+from gpu_tok.emulated import EmulatedDevice
+from gpu_tok.tables import ends
+from gpu_tok.tables.cuts import CutTables
+
+
+def device_encoder(tables: CutTables, flags: int = 0, budget: int = 1 << 16, seed: int = 0):
+    device = EmulatedDevice(seed)
+    return device, encoder_on(device, tables, MadeUpModel(flags), budget)
+
+
+def encode_on(device: EmulatedDevice, sections: Tiles, encoder: DeviceEncoder, plan=None) -> list[list[int]]:
+    rows = device_path.encode(device, sections, encoder, plan)
+    ids, starts = device.download(rows.ids), device.download(rows.starts)
+    return [ids[begin:end].tolist() for begin, end in itertools.pairwise(starts)]
+
+
+def some_texts(seed: int) -> list[str]:
+    return [*texts.random_texts(seed, 20, 80), *texts.TEXTS, "", "", *texts.random_code_points(seed, 10)]
+
+
+@pytest.mark.parametrize("flags", [0, ALL_ENDS, ends.SECTION_LAST])
+@pytest.mark.parametrize("classes", [1, 6, 32])
+def test_ids_are_those_of_the_plain_path_cold_and_warm(classes, flags):
+    tables = random_tables(classes, classes)
+    device, encoder = device_encoder(tables, flags)
+    given = some_texts(classes)
+    batch = TextBatch.of(given)
+    expected = [plain_ids(text, tables, encoder.cold) for text in given]
+    for _pass in ("cold", "warm"):
+        assert encode_on(device, sections_of(batch), encoder) == expected
+
+
+@pytest.mark.parametrize("length", [0, 1, 31, 32, 33, TILE - 1, TILE, TILE + 1, 2 * TILE, 33 * TILE + 7])
+@pytest.mark.parametrize("share", [0.5, 0.0])
+def test_texts_of_lengths_around_words_and_tiles(length, share):
+    tables = random_tables(7, 4, share)
+    device, encoder = device_encoder(tables)
+    pick = random.Random(length)
+    given = ["".join(pick.choices("ab é", k=length)), "x", "", "".join(pick.choices("ab ", k=length))]
+    batch = TextBatch.of(given)
+    expected = [plain_ids(text, tables, encoder.cold) for text in given]
+    assert encode_on(device, sections_of(batch), encoder) == expected
+    assert encode_on(device, sections_of(batch), encoder) == expected
+
+
+def test_chunks_begin_where_the_plain_path_cuts():
+    tables = random_tables(3)
+    device, encoder = device_encoder(tables)
+    given = some_texts(3)
+    batch = TextBatch.of(given)
+    text = device_path.upload(device, sections_of(batch), 0)
+    cuts = device_path.cut(device, text, encoder)
+    bits = np.unpackbits(device.download(cuts.mask).view(np.uint8), bitorder="little")
+    lengths = [len(chunk.encode()) for text in given for chunk in plain_cuts(text, tables)]
+    assert np.flatnonzero(bits).tolist() == starts_of(np.array(lengths))[:-1].tolist()
+    assert cuts.tile_chunk.tolist() == [int(bits[: TILE * tile].sum()) for tile in range(text.tiles + 1)]
+
+
+def test_entries_stand_for_the_ids_of_their_chunks():
+    tables = random_tables(4)
+    device, encoder = device_encoder(tables, budget=1 << 18)
+    given = some_texts(4)
+    sections = sections_of(TextBatch.of(given))
+    encode_on(device, sections, encoder)
+    text = device_path.upload(device, sections, 0)
+    found = device_path.look_up(device, text, device_path.cut(device, text, encoder), encoder)
+    chunks = [chunk.encode() for text in given for chunk in plain_cuts(text, tables)]
+    kept = encoder.table.to_host()
+    assert found.chunk_count == len(chunks)
+    for chunk, entry in zip(chunks, found.entries.tolist(), strict=False):
+        expected = encoder.cold.ids_of(chunk, 0)
+        assert _ids_of_entry(entry, kept) == (None if len(chunk) > 256 else expected)
+
+
+def _ids_of_entry(entry: int, table) -> list[int] | None:
+    if entry >> 30 == 3:
+        return [entry & (1 << 30) - 1]
+    if entry >> 30 == 2:
+        return None
+    words = table.rows[4 * entry + 2 : 4 * entry + 4].view(np.uint32)
+    count = int(words[3] & 0x7FFFFFFF)
+    in_pool = words[3] >> 31
+    return (table.ids[words[1] : words[1] + count] if in_pool else words[:count].astype(np.int32)).tolist()
+
+
+def test_sections_begin_where_the_ids_before_them_end():
+    tables = random_tables(5)
+    device, encoder = device_encoder(tables)
+    given = some_texts(5)
+    text = device_path.upload(device, sections_of(TextBatch.of(given)), 0)
+    cuts = device_path.cut(device, text, encoder)
+    found = device_path.look_up(device, text, cuts, encoder)
+    late = device_path.encode_new(device, text, cuts, found, encoder)
+    places = device_path.place_sections(device, text, cuts, found, late, encoder.table)
+    counts = [len(plain_ids(text, tables, encoder.cold)) for text in given]
+    assert places.section_place.tolist() == starts_of(np.array(counts)).tolist()
+
+
+@pytest.mark.parametrize("budget", [0, 1, 1 << 10, 1 << 12, 1 << 16, 1 << 20])
+def test_any_budget_of_the_table_gives_the_same_ids(budget):
+    tables = random_tables(4)
+    device, encoder = device_encoder(tables, ALL_ENDS, budget)
+    for seed in range(3):
+        given = some_texts(seed)
+        expected = [plain_ids(text, tables, encoder.cold) for text in given]
+        assert encode_on(device, sections_of(TextBatch.of(given)), encoder) == expected
+
+
+@pytest.mark.parametrize("seed", range(1, 7))
+def test_any_order_of_threads_gives_the_same_ids(seed):
+    tables = random_tables(9)
+    device, encoder = device_encoder(tables, budget=1 << 13, seed=seed)
+    given = some_texts(9)
+    expected = [plain_ids(text, tables, encoder.cold) for text in given]
+    for _pass in ("cold", "warm"):
+        assert encode_on(device, sections_of(TextBatch.of(given)), encoder) == expected
+
+
+def test_a_chunk_goes_to_the_cold_path_once():
+    tables = random_tables(5)
+    device, encoder = device_encoder(tables, budget=1 << 20)
+    sections = sections_of(TextBatch.of(some_texts(5) * 3))
+    encode_on(device, sections, encoder)
+    assert len(encoder.cold.encoded) == len(set(encoder.cold.encoded)) > 100
+    encoder.cold.encoded.clear()
+    encode_on(device, sections, encoder)
+    assert all(len(chunk) > 256 for chunk in encoder.cold.encoded)
+    encoder.table.clear()
+    encode_on(device, sections, encoder)
+    assert len(encoder.cold.encoded) > 100
+
+
+def test_more_chunks_than_there_is_room_for_are_looked_up_again():
+    tables = random_tables(6, share=1.0)
+    device, encoder = device_encoder(tables)
+    given = ["".join(random.Random(1).choices("abcdefgh", k=3000))]
+    expected = [plain_ids(text, tables, encoder.cold) for text in given]
+    assert len(plain_cuts(given[0], tables)) > device_path.ROOM_SHARE * 3000 + 64
+    assert encode_on(device, sections_of(TextBatch.of(given)), encoder) == expected
+
+
+@pytest.mark.parametrize("flags", [0, ALL_ENDS])
+def test_added_tokens_and_whole_sections_are_not_cut(flags):
+    tables = random_tables(8)
+    device, encoder = device_encoder(tables, flags)
+    pick = random.Random(8)
+    pieces = []
+    for text in some_texts(8):
+        own = [(text, TEXT, ALL_ENDS), ("[X] y" * pick.randrange(1, 40), 7, 0), ("<s>", 3, 0), ("", TEXT, ALL_ENDS)]
+        own += [("whole " * pick.randrange(400), TEXT, ALL_ENDS | ends.WHOLE), (text[::-1], TEXT, ends.SECTION_LAST)]
+        pick.shuffle(own)
+        pieces.append(own[: pick.randrange(len(own) + 1)])
+    expected = [
+        [
+            x
+            for piece, id_, flag in own
+            for x in ([id_] if id_ != TEXT else plain_ids(piece, tables, encoder.cold, flag))
+        ]
+        for own in pieces
+    ]
+    flat = [piece for own in pieces for piece in own]
+    sections = Tiles(
+        TextBatch.of(["".join(piece for piece, _id, _flags in flat)]).bytes,
+        starts_of(np.array([len(piece.encode()) for piece, _id, _flags in flat])),
+        np.array([id_ for _piece, id_, _flags in flat], np.int32),
+        np.array([flag for _piece, _id, flag in flat], np.uint8),
+        starts_of(np.array([len(own) for own in pieces])),
+    )
+    for _pass in ("cold", "warm"):
+        assert encode_on(device, sections, encoder) == expected
+
+
+def test_a_table_filled_by_the_cpu_is_read_on_a_device_and_the_other_way():
+    tables = random_tables(10)
+    given = some_texts(10)
+    batch = TextBatch.of(given)
+    expected = [plain_ids(text, tables, MadeUpModel()) for text in given]
+    on_cpu = encoder_of(tables, budget=1 << 20)
+    device, encoder = device_encoder(tables, budget=1 << 20)
+    encode_on(device, sections_of(batch), encoder)
+    on_cpu.table.arrays = encoder.table.to_host()
+    assert encode(batch, sections_of(batch), on_cpu) == expected
+    assert all(len(chunk) > 256 for chunk in on_cpu.cold.encoded)
+
+    _device, second = device_encoder(tables, budget=1 << 20)
+    second.table.load(on_cpu.table.arrays)
+    assert encode_on(device, sections_of(batch), second) == expected
+    assert all(len(chunk) > 256 for chunk in second.cold.encoded)
+
+
+def test_many_empty_texts_have_no_ids():
+    tables = random_tables(2)
+    device, encoder = device_encoder(tables)
+    given = [""] * 5000 + ["some text"] + [""] * 5000
+    expected = [plain_ids(text, tables, encoder.cold) for text in given]
+    assert encode_on(device, sections_of(TextBatch.of(given)), encoder) == expected
+    assert encode_on(device, sections_of(TextBatch.of([])), encoder) == []
