@@ -1,0 +1,260 @@
+"""kernels/cut.cu on the emulator, stage by stage beside cpu_ref: masks, sections, counts, and what is no UTF-8."""
+
+from __future__ import annotations
+
+import functools
+import random
+import shutil
+
+import numpy as np
+import pytest
+import texts
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cpu_ref import cut as reference
+from cpu_ref import hot
+from cpu_ref.machine import LANES
+from gpu_tok import cut
+from gpu_tok.added_tokens import TEXT
+from gpu_tok.batch import starts_of
+from gpu_tok.compile import kernel_folder
+from gpu_tok.emulated import EmulatedDevice, Mode, replay
+from gpu_tok.errors import DeviceError
+from gpu_tok.tables import ends
+from gpu_tok.tables.cuts import CutTables
+
+THREADS = 256
+WORD = 32  # bytes of text to a word of the mask
+TILE_WORDS = 32
+TILE = WORD * TILE_WORDS
+MOST_CLASSES = 32
+GUARD = 4  # words behind a result that a kernel must leave alone
+NONE_BAD = 2**64 - 1
+SIZES = (0, 1, 31, 32, 33, 63, 64, 65, THREADS * 8 - 1, TILE - 1, TILE, TILE + 1, 2 * TILE + 17, 8 * TILE, 8 * TILE + 1)
+ALPHABETS = {
+    "ASCII": "ab .,\n1",
+    "two bytes": "éß a",
+    "three bytes": "中文，は a",
+    "four bytes": "😀𝄞中é a",
+}
+
+
+@pytest.fixture(scope="module")
+def device():
+    try:
+        return EmulatedDevice()
+    except DeviceError as error:
+        pytest.skip(error.finding)
+
+
+@functools.cache
+def random_tables(seed: int, classes: int = 6) -> CutTables:
+    rng = np.random.default_rng(seed)
+    taken = rng.random((classes, classes)) < 0.4
+    return CutTables(rng.integers(0, classes, 0x110000).astype(np.uint8), taken, taken, 0, ())
+
+
+def random_bytes(seed: int, alphabet: str, count: int) -> np.ndarray:
+    """Whole code points of the alphabet; spaces fill what no code point fits into."""
+    rng = random.Random(seed)
+    flat = bytearray()
+    while len(flat) < count:
+        character = rng.choice(alphabet).encode()
+        flat += character if len(flat) + len(character) <= count else b" "
+    return np.frombuffer(bytes(flat), np.uint8)
+
+
+def words_for(count: int) -> int:
+    return -(-count // WORD)
+
+
+def guarded(words: int, dtype) -> np.ndarray:
+    return np.full(words + GUARD, 0xA5, dtype)
+
+
+def unguarded(array: np.ndarray) -> np.ndarray:
+    assert (array[-GUARD:] == 0xA5).all(), "written behind the end"
+    return array[:-GUARD]
+
+
+def run_cut_words(device, flat: np.ndarray, tables: CutTables, grid: int = 3) -> tuple[np.ndarray, int]:
+    table = cut.lay_out(tables)
+    taken = np.zeros(MOST_CLASSES, np.uint32)
+    taken[: len(table.taken)] = table.taken
+    mask, first_bad = guarded(words_for(len(flat)), np.uint32), np.full(1, NONE_BAD, np.uint64)
+    device.launch("cut_words", grid, THREADS, flat, len(flat), table.class_of, taken, mask, first_bad)
+    return unguarded(mask), int(first_bad[0])
+
+
+def run_cut_sections(device, flat, start, closed, mask, grid: int = 3) -> int:
+    first_bad = np.full(1, NONE_BAD, np.uint64)
+    device.launch("cut_sections", grid, THREADS, flat, start, np.array([len(start) - 1]), closed, mask, first_bad)
+    return int(first_bad[0])
+
+
+def reference_mask(flat: np.ndarray, tables: CutTables) -> np.ndarray:
+    table = cut.lay_out(tables)
+    mask = np.zeros(-(-len(flat) // LANES), np.uint64)
+    scratch = np.empty(reference.BLOCK + LANES, np.uint8), np.empty(reference.BLOCK + LANES, np.uint8)
+    last_class, skip = np.int64(0), np.int64(0)
+    for begin in range(0, len(flat), reference.BLOCK):
+        count = min(reference.BLOCK, len(flat) - begin)
+        part = mask[begin // LANES :]
+        last_class, skip = reference.cut_block(flat, begin, count, last_class, skip, table, part, *scratch)
+    return mask.view(np.uint32)[: words_for(len(flat))]
+
+
+def plain_mask(flat: np.ndarray, tables: CutTables) -> np.ndarray:
+    bits = np.zeros(words_for(len(flat)) * WORD, np.bool_)
+    last_class, at = 0, 0
+    for character in flat.tobytes().decode():
+        this_class = tables.class_of[ord(character)]
+        bits[at] = tables.taken[last_class, this_class]
+        last_class, at = this_class, at + len(character.encode())
+    return np.packbits(bits, bitorder="little").view(np.uint32)
+
+
+def assert_same_bits(ours: np.ndarray, expected: np.ndarray) -> None:
+    differ = np.flatnonzero(np.unpackbits((ours ^ expected).view(np.uint8), bitorder="little"))
+    assert len(ours) == len(expected)
+    assert len(differ) == 0, f"first at byte {differ[0]}, {len(differ)} in all"
+
+
+@pytest.mark.parametrize("alphabet", ALPHABETS)
+@pytest.mark.parametrize("count", SIZES)
+def test_cuts_are_those_of_the_cpu_and_of_the_definition(count, alphabet, device):
+    flat, tables = random_bytes(count, ALPHABETS[alphabet], count), random_tables(count)
+    mask, first_bad = run_cut_words(device, flat, tables)
+    assert first_bad == NONE_BAD
+    assert_same_bits(mask, reference_mask(flat, tables))
+    assert_same_bits(mask, plain_mask(flat, tables))
+
+
+@pytest.mark.parametrize("classes", [1, 2, 32])
+def test_any_number_of_classes_will_do(classes, device):
+    flat, tables = random_bytes(1, "ab cdé中文。😀.\n", 3000), random_tables(classes, classes)
+    assert_same_bits(run_cut_words(device, flat, tables)[0], plain_mask(flat, tables))
+
+
+def test_hard_texts_are_cut_as_on_the_cpu(device):
+    flat = np.frombuffer("".join(text for text, _reason in texts.HARD_TEXTS).encode(), np.uint8)
+    tables = random_tables(7)
+    mask, first_bad = run_cut_words(device, flat, tables)
+    assert first_bad == NONE_BAD
+    assert_same_bits(mask, reference_mask(flat, tables))
+
+
+def test_any_order_of_threads_and_any_grid_gives_the_same_mask(device):
+    flat, tables = random_bytes(5, "ab é中😀", TILE + 100), random_tables(5)
+    expected, _ = run_cut_words(device, flat, tables)
+    for seed, grid in ((1, 1), (2, 2), (3, 40)):
+        assert_same_bits(run_cut_words(EmulatedDevice(seed), flat, tables, grid)[0], expected)
+
+
+@given(
+    st.lists(st.sampled_from(["a", "é", "中", "😀", b"\x80", b"\xc2", b"\xe4\xb8", b"\xf0\x9f", b"\xff"])), st.data()
+)
+@settings(max_examples=200, deadline=None)
+def test_the_first_byte_that_is_no_utf8_is_reported(device, parts, data):
+    before = data.draw(st.integers(0, 40))  # puts the parts around the borders between words
+    joined = b"a" * before + b"".join(part if isinstance(part, bytes) else part.encode() for part in parts)
+    _, first_bad = run_cut_words(device, np.frombuffer(joined, np.uint8), random_tables(1))
+    assert first_bad == first_bad_of(joined)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [b"\xc0\x80", b"\xc1\xbf", b"\xe0\x9f\xbf", b"\xed\xa0\x80", b"\xf0\x8f\xbf\xbf", b"\xf4\x90\x80\x80", b"\xf5\x80"],
+)
+def test_overlong_forms_surrogates_and_large_values_are_no_utf8(wrong, device):
+    for before in (0, 29, 30, 31, 32):
+        joined = b"a" * before + wrong + b"a"
+        assert run_cut_words(device, np.frombuffer(joined, np.uint8), random_tables(1))[1] == before
+
+
+def first_bad_of(joined: bytes) -> int:
+    try:
+        joined.decode()
+    except UnicodeDecodeError as error:
+        return error.start
+    return NONE_BAD
+
+
+def random_sections(seed: int, flat: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Starts at code points, some sections empty; ids and flags, as added tokens and whole sections have them."""
+    rng = np.random.default_rng(seed)
+    heads = np.append(np.flatnonzero(flat & 0xC0 != 0x80), len(flat))
+    start = np.sort(rng.choice(heads, count - 1)) if count > 1 else np.empty(0, np.int64)
+    ids = np.where(rng.random(count) < 0.3, 7, TEXT).astype(np.int32)
+    flags = np.where(rng.random(count) < 0.1, ends.WHOLE, 0).astype(np.uint8)
+    return np.concatenate([[0], start, [len(flat)]]).astype(np.int64), ids, flags
+
+
+@pytest.mark.parametrize("count", [1, 2, 31, 32, 33, 700])
+@pytest.mark.parametrize("length", [0, 1, 33, TILE + 1])
+def test_sections_are_cut_as_on_the_cpu(count, length, device):
+    flat, tables = random_bytes(length, "ab é中😀", length), random_tables(length)
+    start, ids, flags = random_sections(count, flat, count)
+    closed = ((ids != TEXT) | (flags & ends.WHOLE != 0)).astype(np.uint8)
+    mask = run_cut_words(device, flat, tables)[0].copy()
+    expected = np.zeros(-(-length // LANES) * 2, np.uint32)
+    expected[: len(mask)] = mask
+    hot._cut_at_sections(expected.view(np.uint64), 0, length, 0, count, start, ids, flags)
+    assert run_cut_sections(device, flat, start, closed, mask) == NONE_BAD
+    assert_same_bits(mask, expected[: len(mask)])
+
+
+def test_without_closed_sections_only_starts_are_added(device):
+    flat = random_bytes(3, "ab", 100)
+    mask = np.zeros(words_for(100), np.uint32)
+    run_cut_sections(device, flat, np.array([0, 40, 40, 99, 100]), None, mask)
+    assert np.flatnonzero(np.unpackbits(mask.view(np.uint8), bitorder="little")).tolist() == [0, 40, 99]
+
+
+def test_a_hundred_thousand_empty_texts_have_no_chunks(device):
+    mask = np.zeros(0, np.uint32)
+    assert run_cut_sections(device, np.zeros(0, np.uint8), np.zeros(100_001, np.int64), None, mask) == NONE_BAD
+
+
+def test_one_closed_section_of_many_words_has_one_cut(device):
+    flat = random_bytes(4, "ab", 3 * TILE)
+    mask = np.full(words_for(len(flat)), 0xFFFFFFFF, np.uint32)
+    run_cut_sections(device, flat, np.array([0, 5, len(flat) - 3, len(flat)]), np.array([0, 1, 0], np.uint8), mask)
+    bits = np.unpackbits(mask.view(np.uint8), bitorder="little")
+    assert np.flatnonzero(bits).tolist() == [0, 1, 2, 3, 4, 5, len(flat) - 3, len(flat) - 2, len(flat) - 1]
+
+
+def test_a_text_that_begins_inside_a_code_point_is_reported(device):
+    flat = np.frombuffer("a中b".encode(), np.uint8)
+    mask = np.zeros(1, np.uint32)
+    assert run_cut_sections(device, flat, starts_of(np.array([2, 3])), None, mask) == 2
+
+
+@pytest.mark.parametrize("words", [0, 1, 31, 32, 33, TILE_WORDS - 1, TILE_WORDS, TILE_WORDS + 1, 5 * TILE_WORDS + 3])
+def test_the_chunks_of_each_tile_are_counted(words, device):
+    mask = np.random.default_rng(words).integers(0, 2**32, words, dtype=np.uint32)
+    tiles = -(-words // TILE_WORDS)
+    counts = guarded(tiles, np.int64)
+    device.launch("count_chunks", 1, THREADS, mask, words, counts)
+    padded = np.zeros(tiles * TILE_WORDS, np.uint32)
+    padded[:words] = mask
+    bits = np.unpackbits(padded.view(np.uint8)).reshape(tiles, TILE)
+    assert unguarded(counts).tolist() == bits.sum(axis=1).tolist()
+
+
+@pytest.mark.parametrize("mode", [Mode.ADDRESS, Mode.THREAD], ids=["address", "threads"])
+def test_sanitizers_find_nothing(mode, tmp_path):
+    alone = tmp_path / "kernels"  # only this step's kernels: sanitizers compile slowly
+    alone.mkdir()
+    shutil.copy(kernel_folder() / "cut.cu", alone)
+    device = EmulatedDevice(dump_folder=tmp_path, folders=[alone])
+    flat, tables = random_bytes(9, "ab é中😀", 1000), random_tables(9)
+    mask, _ = run_cut_words(device, flat, tables)
+    mask = mask.copy()
+    start, ids, _ = random_sections(9, flat, 100)
+    run_cut_sections(device, flat, start, (ids != TEXT).astype(np.uint8), mask)
+    device.launch("count_chunks", 2, THREADS, mask, len(mask), np.zeros(1, np.int64))
+    dumped = sorted(tmp_path.glob("*.launch"))
+    assert len(dumped) == 3
+    assert [replay(path, mode, folders=[alone]) for path in dumped] == ["", "", ""]
