@@ -347,11 +347,13 @@ def test_nothing_but_the_result_is_on_standard_output(wordpiece, texts):
 def test_an_interrupt_leaves_no_file_behind(wordpiece, folder, number, status):
     os.mkfifo("slow.jsonl")  # a writer that never comes to an end
     running = subprocess.Popen(
-        command("encode", "slow.jsonl", "-t", "tok.json", "-o", "out.npy"), stderr=subprocess.PIPE
+        command("encode", "slow.jsonl", "-t", "tok.json", "-o", "out.npy"),
+        stderr=subprocess.PIPE,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a background job has it ignored
     )
-    with open("slow.jsonl", "wb"):
+    with open("slow.jsonl", "r+b", buffering=0):  # both ways: to open for writing alone waits for the reader
         for _ in range(600):
-            if list(folder.glob(".out.*")):
+            if list(folder.glob(".out.*")) or running.poll() is not None:
                 break
             time.sleep(0.1)
         running.send_signal(number)
