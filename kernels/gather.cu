@@ -7,6 +7,7 @@
 #include "entry.cuh"
 
 constexpr u32 GATHER_THREADS = 256;
+constexpr u32 GATHER_BLOCKS = 5;  // that a multiprocessor holds: with more of them registers would be spilled
 constexpr i64 LONG_LIST = 32;  // more ids than that are copied by the whole warp
 
 // Where the ids of one chunk go: those from `keep_from` up to `keep_end` to `ids[place]` and behind it.
@@ -45,7 +46,7 @@ DEVICE void copy_ids(const i32* source, i64 count, i64 place, u32 first, u32 ste
 // entries: u32[], those of tile t from tile_chunk[t] on; tile_id: i64[tiles + 1], ids before each tile. rows, pool, late,
 // late_ids: what entries name. row_place, keep_begin, keep_count, row_start: the layout, null without one; tile_row:
 // i64[tiles + 1], rows that begin at or before the first id of each tile. Nothing is written at id_room or behind it.
-KERNEL LAUNCHED_AS(GATHER_THREADS)
+KERNEL LAUNCHED_AS(GATHER_THREADS, GATHER_BLOCKS)
     gather_ids(const u32* entries, const i64* tile_chunk, const i64* tile_id, i64 tiles, const Row* rows,
                const i32* pool, const Late* late, const i32* late_ids, const i64* tile_row, const i64* row_place,
                const i64* keep_begin, const i64* keep_count, const i64* row_start, i32* ids, i64 id_room) {

@@ -18,6 +18,8 @@
 
 constexpr u32 INTERN_THREADS = 256;
 constexpr u32 INTERN_WARPS = INTERN_THREADS / WARP;
+// Blocks that a multiprocessor holds: with more of them registers would be spilled.
+constexpr u32 LOOK_BLOCKS = 4, CLAIM_BLOCKS = 6;
 constexpr u32 SHORT = 15;          // bytes of the longest key that lies in its row
 constexpr u32 PROBES = 16;         // rows looked at before a chunk counts as not found
 constexpr u32 LONGEST_KEPT = 256;  // bytes of the longest chunk that the table keeps
@@ -166,7 +168,7 @@ DEVICE u32 flags_of(u32 section_flags, bool is_first, bool is_last, u32 flag_mas
 // are text and no flag matters. rows: Row[row_count], a power of two or 0; keys: their pool.
 // entries: u32[entry_room]; tile_ids: i64[tiles]; section_before: i64[sections], zeros before the first chunk; misses:
 // Miss[miss_room], in any order. report: u64[8], counts all misses, also those that there was no room for.
-KERNEL LAUNCHED_AS(INTERN_THREADS)
+KERNEL LAUNCHED_AS(INTERN_THREADS, LOOK_BLOCKS)
     look_up_chunks(const u8* bytes, i64 count, const u32* mask, const i64* tile_chunk, const i64* section_start,
                    const i64* tile_section, const i32* section_kind, i64 flag_mask, const Row* rows, i64 row_count,
                    const u8* keys, u32* entries, i64 entry_room, i64* tile_ids, i64* section_before, Miss* misses,
@@ -232,12 +234,14 @@ KERNEL LAUNCHED_AS(INTERN_THREADS)
 // Counts the ids of the tiles that have misses. Any grid of INTERN_THREADS; a warp a tile.
 //
 // entries, tile_ids, section_before: as look_up_chunks left them; late: Late[misses].
-KERNEL LAUNCHED_AS(INTERN_THREADS)
+KERNEL LAUNCHED_AS(INTERN_THREADS, CLAIM_BLOCKS)
     count_late(i64 count, const u32* mask, const i64* tile_chunk, const i64* section_start, const i64* tile_section,
                const Row* rows, const u32* entries, const Late* late, i64* tile_ids, i64* section_before) {
     const i64 tiles = (count + TILE - 1) / TILE;
     for (i64 number = grid_thread() / WARP; number < tiles; number += grid_threads() / WARP) {
-        if (tile_ids[number] != NOT_COUNTED) continue;
+        const bool is_counted = tile_ids[number] != NOT_COUNTED;
+        __syncwarp();  // all lanes have read what lane 0 writes below
+        if (is_counted) continue;
         Tile tile = read_tile(number, count, mask, tile_chunk, tile_section);
         i64 ids = 0;
         for (u32 first = 0; first < tile.chunks; first += WARP) {
@@ -290,8 +294,9 @@ DEVICE u32 claim(u32 number, const u8* bytes, i64 end, const Miss* misses, u32* 
 //   winner   2         1         2            or 0 1 0: whoever comes first
 //
 // miss_count: u64[1]. slots: u32[slot_count], a power of two and at least twice the misses, all NO_MISS.
-KERNEL LAUNCHED_AS(INTERN_THREADS) claim_misses(const u8* bytes, i64 count, const Miss* misses, const u64* miss_count,
-                                                u32* slots, i64 slot_count, u32* winner) {
+KERNEL LAUNCHED_AS(INTERN_THREADS, CLAIM_BLOCKS)
+    claim_misses(const u8* bytes, i64 count, const Miss* misses, const u64* miss_count, u32* slots, i64 slot_count,
+                 u32* winner) {
     const i64 last = (i64)miss_count[0];
     for (i64 miss = grid_thread(); miss < last; miss += grid_threads()) {
         winner[miss] = claim((u32)miss, bytes, count, misses, slots, slot_count);

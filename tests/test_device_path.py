@@ -19,6 +19,7 @@ from gpu_tok.added_tokens import TEXT, Tiles
 from gpu_tok.batch import TextBatch, starts_of
 from gpu_tok.device_path import TILE, DeviceEncoder, encoder_on
 from gpu_tok.emulated import EmulatedDevice
+from gpu_tok.postprocess import NO_PADDING, PAD_TO_LENGTH, PAD_TO_LONGEST, UNLIMITED, Plan, place
 from gpu_tok.tables import ends
 from gpu_tok.tables.cuts import CutTables
 
@@ -215,3 +216,43 @@ def test_many_empty_texts_have_no_ids():
     expected = [plain_ids(text, tables, encoder.cold) for text in given]
     assert encode_on(device, sections_of(TextBatch.of(given)), encoder) == expected
     assert encode_on(device, sections_of(TextBatch.of([])), encoder) == []
+
+
+NOTHING = np.zeros(0, np.int32)
+PLAIN = Plan(NOTHING, NOTHING, UNLIMITED, False, NO_PADDING, 0, 0, 0, False, False)
+AROUND = PLAIN._replace(prefix=np.array([101, 102], np.int32), suffix=np.array([103], np.int32))
+PLANS = {
+    "special tokens": AROUND,
+    "only a suffix": PLAIN._replace(suffix=np.arange(40, dtype=np.int32)),
+    "cut to 5": PLAIN._replace(keep_at_most=5),
+    "cut to the last 5": AROUND._replace(keep_at_most=5, keep_last=True),
+    "cut to nothing": AROUND._replace(keep_at_most=0),
+    "padded to the longest": AROUND._replace(pad_mode=PAD_TO_LONGEST, pad_id=9),
+    "padded to the longest, nothing else": PLAIN._replace(pad_mode=PAD_TO_LONGEST, pad_id=9),
+    "padded on the left": AROUND._replace(pad_mode=PAD_TO_LENGTH, pad_length=50, pad_multiple=8, pad_left=True),
+    "cut within a chunk of 40 ids, padded": PLAIN._replace(keep_at_most=33, pad_mode=PAD_TO_LONGEST, pad_id=7),
+}
+
+
+def laid_out(rows: list[list[int]], plan: Plan) -> list[list[int]]:
+    """Rows as the plan says, one by one."""
+    _kept, lengths = place(np.array([len(row) for row in rows]), plan)
+    done = []
+    for row, length in zip(rows, lengths.tolist(), strict=True):
+        keep = len(row) if plan.keep_at_most == UNLIMITED else min(plan.keep_at_most, len(row))
+        ids = row[len(row) - keep :] if plan.keep_last else row[:keep]
+        ids = [*plan.prefix.tolist(), *ids, *plan.suffix.tolist()]
+        padding = [plan.pad_id] * (length - len(ids))
+        done.append(padding + ids if plan.pad_left else ids + padding)
+    return done
+
+
+@pytest.mark.parametrize("plan", PLANS.values(), ids=PLANS)
+@pytest.mark.parametrize("share", [0.4, 0.02])
+def test_rows_are_laid_out_as_planned(plan, share):
+    tables = random_tables(11, share=share)
+    device, encoder = device_encoder(tables)
+    given = ["", *some_texts(11), ""]
+    expected = laid_out([plain_ids(text, tables, encoder.cold) for text in given], plan)
+    assert encode_on(device, sections_of(TextBatch.of(given)), encoder, plan) == expected
+    assert encode_on(device, sections_of(TextBatch.of([])), encoder, plan) == []
