@@ -6,13 +6,15 @@ each encoded by the variant that its place asks for (`gpu_tok.tables.variants`).
 1. each step of the normalizer can be cut between every possible last character of the left side and every possible
    first character of the right side (`gpu_tok.tables.steps`);
 2. the pre-tokenizer always has a word boundary there, and none of its parts looks across
-   (`gpu_tok.tables.word_boundaries`). Models never look across a word boundary;
+   (`gpu_tok.tables.word_boundaries`). Models never look across a word boundary. Or it has none, none of its parts looks
+   across, and no merge joins characters of their classes (`gpu_tok.tables.joins`);
 3. what acts at an end of a section acts on the chunk that has this end, and on no other.
 
 `certified` are all of them, over classes of code points; `taken` are those that give chunks of a good size.
 
     "The cat sat"  BERT     certified  The| |cat| |sat      taken  The| cat| sat
                    GPT-2    certified  The| cat| sat        taken  the same
+                   Llama-2  the same, since no merge joins a character and a space behind it
 """
 
 from __future__ import annotations
@@ -26,10 +28,11 @@ from gpu_tok.tables import variants
 from gpu_tok.tables.classes import ClassOf, Pairs, bits_of, joint_classes, merge_classes
 from gpu_tok.tables.definition import Definition
 from gpu_tok.tables.images import ANY, Property, Step, identity
+from gpu_tok.tables.joins import class_joins, joins_of
 from gpu_tok.tables.refusal import CannotCompile
 from gpu_tok.tables.steps import steps_of
 from gpu_tok.tables.unicode import CODE_POINTS
-from gpu_tok.tables.word_boundaries import find_word_boundaries, place_of
+from gpu_tok.tables.word_boundaries import WordBoundaries, find_word_boundaries, place_of
 
 MOST_CLASSES = 32
 MOST_ATOMS = 64  # as many as a uint64 has bits
@@ -86,10 +89,33 @@ def _conditions(definition: Definition, reasons: list[str]) -> list[_Condition]:
         for step in steps_of(part, place_of("normalizer", "normalizers", at, definition)):
             chain.add(step)
     words = find_word_boundaries(definition, reasons)
-    chain.forbid(words.atom_of, ~words.certain)
+    chain.forbid(*_joined(words, definition, reasons))
     if words.prefixed is not None:
         chain.act_on_the_left(words.prefixed)
     return chain.conditions
+
+
+def _joined(words: WordBoundaries, definition: Definition, reasons: list[str]) -> tuple[ClassOf, Pairs]:
+    """The pairs of characters that may be in one word and that the model may join there."""
+    certain_anywhere = bool(words.certain.any())
+    if words.open is None:
+        if certain_anywhere:
+            return words.atom_of, ~words.certain
+        raise CannotCompile("pre_tokenizer", "no two characters are always apart; only cuts inside words would help")
+    try:
+        class_of, apart = class_joins(joins_of(definition))
+    except CannotCompile as refusal:
+        if certain_anywhere:
+            return words.atom_of, ~words.certain
+        reason = f"{refusal.reason}, and the pre_tokenizer divides nothing; only cuts inside words would help"
+        raise CannotCompile(refusal.part, reason) from None
+    atom_of, (atom, model_class) = joint_classes([words.atom_of, class_of[words.given]])
+    fine = words.open[np.ix_(atom, atom)] & apart[np.ix_(model_class, model_class)]
+    reasons.append(
+        "model: inside words, cuts stand only between classes of characters that no merge joins; "
+        "those between single characters are not there yet"
+    )
+    return atom_of, ~(words.certain[np.ix_(atom, atom)] | fine)
 
 
 class _Chain:
@@ -145,6 +171,8 @@ def _not_both(left: Property, right: Property) -> _Condition:
 
 def _certified_pairs(conditions: list[_Condition]) -> tuple[npt.NDArray[np.uint16], Pairs]:
     """Classes of raw code points that no condition tells apart, and which pairs of them fulfil all."""
+    if not conditions:
+        return np.zeros(CODE_POINTS, np.uint16), np.ones((1, 1), bool)
     class_of, masks = joint_classes([mask for condition in conditions for mask in (condition.left, condition.right)])
     certified = np.ones((masks.shape[1],) * 2, bool)
     for condition, left, right in zip(conditions, masks[::2], masks[1::2], strict=True):
@@ -163,10 +191,11 @@ def _choose(class_of: npt.NDArray[np.uint16], certified: Pairs) -> tuple[npt.NDA
     space, letter = class_of[[SPACE, LETTER]]
     if not (certified[space, letter] and certified[letter, space]):
         return class_of, certified, certified.copy()
-    of_its_own = np.append(np.arange(len(certified)), space)
-    class_of = class_of.copy()
-    class_of[SPACE] = len(certified)
-    certified = certified[np.ix_(of_its_own, of_its_own)]
+    if np.count_nonzero(class_of == space) > 1:
+        of_its_own = np.append(np.arange(len(certified)), space)
+        space, class_of = len(certified), class_of.copy()
+        class_of[SPACE] = space
+        certified = certified[np.ix_(of_its_own, of_its_own)]
     taken = certified.copy()
-    taken[-1, :] = False
+    taken[space, :] = False
     return class_of, certified, taken

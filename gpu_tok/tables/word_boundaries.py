@@ -17,11 +17,17 @@ Property = npt.NDArray[np.bool_]
 
 
 class WordBoundaries(NamedTuple):
-    """atom_of: uint16[0x110000]. certain: bool[atoms, atoms]; [a, b]: words end there in any context. prefixed: the
-    characters before which a prefix would be put at the left end of a section, None if none is."""
+    """atom_of: uint16[0x110000]. certain: bool[atoms, atoms]; [a, b]: words end there in any context.
+
+    open: bool[atoms, atoms]; [a, b]: no part looks across or puts a prefix there, so only the model could. None where
+    the model is given other characters, or unknown ones. given: uint32[0x110000], what it is given in the place of
+    each. prefixed: the characters before which a prefix would be put at the left end of a section, None if none is.
+    """
 
     atom_of: npt.NDArray[np.uint16]
     certain: Pairs
+    open: Pairs | None
+    given: npt.NDArray[np.uint32]
     prefixed: Property | None
 
 
@@ -35,26 +41,25 @@ class _Prefixes(NamedTuple):
 def find_word_boundaries(definition: Definition, reasons: list[str]) -> WordBoundaries:
     """A pair is certain if some stage has a boundary there and no stage up to it looks across.
 
-    Appends to `reasons` what limits cuts. Raises CannotCompile where no pair is certain.
+    Appends to `reasons` what limits cuts. Raises CannotCompile where no pair can be certain.
     """
     _refuse_uncertain_starts(definition)
     stages = _usable_stages(definition, reasons)
-    seen = _seen_by(stages)
+    *seen, given = _seen_by(stages)
     prefixes = _prefixes(definition, stages, seen)
     atoms = [stage.atom_of[characters] for stage, characters in zip(stages, seen, strict=True)]
     quiet = [characters.astype(np.uint8) for characters in prefixes.quiet]
-    if not stages:
-        raise CannotCompile("pre_tokenizer", "it divides nothing; only cuts inside words would help")
-    atom_of, members = joint_classes([*atoms, *quiet])
+    atom_of, members = joint_classes([*atoms, *quiet, np.zeros(CODE_POINTS, np.uint8)])
     certain = np.zeros((members.shape[1],) * 2, bool)
     independent = ~certain
     for at, stage in enumerate(stages):
         pairs = np.ix_(members[at], members[at])
         independent &= stage.independent[pairs]
         certain |= independent & stage.boundary[pairs] & (members[len(stages) + at] == 1)
-    if not certain.any():
-        raise CannotCompile("pre_tokenizer", "no two characters are always apart; only cuts inside words would help")
-    return WordBoundaries(atom_of, certain, prefixes.prefixed)
+    all_known = len(stages) == len(definition.pre_tokenizers) and not any(stage.makes_bytes for stage in stages)
+    quiet_everywhere = members[len(stages) : -1].all(axis=0)
+    within = independent & quiet_everywhere if all_known else None
+    return WordBoundaries(atom_of, certain, within, given, prefixes.prefixed)
 
 
 def _refuse_uncertain_starts(definition: Definition) -> None:
@@ -84,14 +89,14 @@ def _usable_stages(definition: Definition, reasons: list[str]) -> list[Stage]:
 
 
 def _seen_by(stages: list[Stage]) -> list[npt.NDArray[np.uint32]]:
-    """What each stage sees in the place of each code point: uint32[0x110000] a stage."""
+    """What each stage sees in the place of each code point, and what the model is given: uint32[0x110000] each."""
     seen = [np.arange(CODE_POINTS, dtype=np.uint32)]
     for stage in stages:
         given = seen[-1]
         if stage.replaces:
             given = np.where(given == stage.replaces[0], np.uint32(stage.replaces[1]), given)
         seen.append(given)
-    return seen[:-1]
+    return seen
 
 
 def _prefixes(definition: Definition, stages: list[Stage], seen: list[npt.NDArray[np.uint32]]) -> _Prefixes:
