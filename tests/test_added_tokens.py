@@ -205,10 +205,8 @@ HARD = [
 
 
 @pytest.mark.parametrize("name", vocabularies.names())
-def test_tokenizers_at_hand(definition_text, name):
-    made = Definition.from_str(definition_text(name))
-    made.reference.no_truncation()
-    made.reference.no_padding()
+def test_tokenizers_at_hand(reference, name):
+    made = Definition(reference(name))
     own = [token["content"] for token in made.added_tokens[:: max(1, len(made.added_tokens) // 40)]]
     texts = [text for text, _why in HARD]
     texts += [f"a{content}b {content} {content.upper()}" for content in own] + ["".join(own)]
