@@ -220,7 +220,7 @@ def test_a_process_forked_after_use_does_not_hang(parallelism, definition_text, 
             """
             import os, gpu_tok
             tok = gpu_tok.Tokenizer.from_file("tokenizer.json", workers=2)
-            rows = ["some words %d" % i + " x" * i for i in range(3000)]
+            rows = ["some words %d" % i + " x" * i for i in range(1500)]
             expected = tok.encode_batch(rows).to_list()
             texts = tok.decode_batch(expected)
             child = os.fork()
