@@ -1,4 +1,1 @@
-"""The steps of gpu_tok in numba: the CPU path, and the reference that the GPU path is checked against.
-
-Each step has the same stem here, in `gpu_tok/`, in `kernels/` and in `tests/`.
-"""
+"""The steps of gpu_tok in numba: the CPU path. Each has the same stem here, in `gpu_tok/` and in `tests/`."""

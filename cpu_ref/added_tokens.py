@@ -23,15 +23,15 @@ from gpu_tok.tables.added_tokens import (
     SPACE,
     SUSPECT,
     SUSPICIOUS,
+    TEXT,
     WORD,
 )
 from gpu_tok.tables.ends import DOCUMENT_FIRST, SECTION_FIRST, SECTION_LAST, SUBSECTION_FIRST, WHOLE
-from gpu_tok.tables.trie import ID, LINK, PARENT, WORD_ROOT
+from gpu_tok.tables.trie_rows import ID, LINK, PARENT, WORD_ROOT
 
 # One type for all whole numbers: every other one would compile the helpers once more.
 I64 = np.int64
 START, END, TOKEN_ID, FLAGS, COLUMNS = 0, 1, 2, 3, 4  # the columns of a table of sections
-TEXT = -1  # the token id of a section that is text to encode
 SUSPECTED = 128  # in FLAGS: the host has still to see whether this section holds a `normalized` token
 NO_TOKEN = -1
 REFUSED = -1

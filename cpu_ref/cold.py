@@ -173,7 +173,7 @@ def normalize_chunks(bytes, starts, tables, scratch, code_point, text_starts):
     text_starts[len(starts) - 1] = count
 
 
-class Stages(NamedTuple):
+class Trace(NamedTuple):
     """What each step made of one text. code_point: uint32[n], the normalized text. word: int64[words, 2], rows (start,
     end) in it. id_starts: int64[words + 1], which ids each word has; ids: int32[m]; ends: int64[m], where each piece
     ends in the normalized text."""
@@ -190,10 +190,10 @@ class Stages(NamedTuple):
         return self.code_point.tobytes().decode("utf-32-le")
 
 
-def stages(text: str | bytes, tables: NativeTables) -> Stages:
+def trace(text: str | bytes, tables: NativeTables) -> Trace:
     """One text, step by step, by the same kernels as `encode_chunks`.
 
-    >>> made = stages("Unaffable!", compile_native(definition))    # of bert-base-uncased
+    >>> made = trace("Unaffable!", compile_native(definition))    # of bert-base-uncased
     >>> made.text, made.word.tolist(), made.ids.tolist(), made.ends.tolist()
     ('unaffable!', [[0, 9], [9, 10]], [14477, 20961, 3468, 999], [2, 5, 9, 10])
     """
@@ -210,7 +210,7 @@ def normalized(chunk: Bytes, tables: NativeTables) -> npt.NDArray[np.uint32]:
     return code_point[: text_starts[1]]
 
 
-def split_and_match(code_point: npt.NDArray[np.uint32], tables: NativeTables) -> Stages:
+def split_and_match(code_point: npt.NDArray[np.uint32], tables: NativeTables) -> Trace:
     """The words and pieces of one normalized text."""
     count = len(code_point)
     word, ids, ends = np.empty((count, 2), np.int64), np.empty(count, np.int32), np.empty(count, np.int64)
@@ -220,4 +220,4 @@ def split_and_match(code_point: npt.NDArray[np.uint32], tables: NativeTables) ->
     id_starts = np.zeros(word_count + 1, np.int64)
     match(code_point, word, np.arange(word_count + 1), tables.model, ids, ends, id_starts)
     id_count = int(id_starts[-1])
-    return Stages(code_point, word[:word_count], id_starts, ids[:id_count].copy(), ends[:id_count])
+    return Trace(code_point, word[:word_count], id_starts, ids[:id_count].copy(), ends[:id_count])

@@ -6,7 +6,7 @@ import numpy as np
 
 from cpu_ref.compiled import kernel
 from cpu_ref.trie import step_code_point
-from gpu_tok.tables.trie import ID, LINK, NO_PIECE, PARENT, WORD_ROOT
+from gpu_tok.tables.trie_rows import ID, LINK, NO_PIECE, PARENT, WORD_ROOT
 
 
 @kernel

@@ -12,10 +12,9 @@ from gpu_tok.batch import Bytes, Starts, TextBatch, starts_of
 from gpu_tok.device import Workers
 from gpu_tok.errors import TextError
 from gpu_tok.tables import ends
-from gpu_tok.tables.added_tokens import NO_PASS, NORMALIZED, RAW, AddedTokens
+from gpu_tok.tables.added_tokens import NO_PASS, NORMALIZED, RAW, TEXT, AddedTokens
 
 RANGE_BYTES = 1 << 20  # of texts that one worker looks through at a time
-TEXT = -1  # the id of a section that is text to encode
 Places = npt.NDArray[np.uint64]  # a bit for each byte: may a token begin here
 _Table = npt.NDArray[np.int64]  # sections as rows: start, end, id, flags
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from cpu_ref.cold import trace
 from gpu_tok import added_tokens
 from gpu_tok.batch import Ragged, TextBatch, starts_of
 from gpu_tok.explain import inner_cuts, visible
@@ -89,12 +90,10 @@ class CpuStages:
             places = [] if flags & ends.WHOLE else self._places(section)
             ids = self._tokenizer.cold.encode(*_chunks(section, places, flags)).flat
             return Part(start, end, None, None, None, tuple(ids.tolist()), bool(flags & ends.WHOLE))
-        from cpu_ref.cold import stages
-
         normalized, words, all_ids = "", [], []
         edges = [0, *self._places(section), len(section)]
         for begin, chunk_end in pairwise(edges):
-            made = stages(section[begin:chunk_end], self._tokenizer.cold.native)
+            made = trace(section[begin:chunk_end], self._tokenizer.cold.native)
             words += [made.text[word_start:word_end] for word_start, word_end in made.word.tolist()]
             normalized += made.text
             all_ids += made.ids.tolist()

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import tokenizers
 
-from gpu_tok.tables.definition import Definition
+from gpu_tok.tables.definition import Definition, added_token
 
 _NO_TEXT_HAS_THIS = "\ue000\uf8ff\ue000"  # the one piece that a Unigram model must have
 _UNKNOWN = 0
@@ -141,19 +141,7 @@ def _probe(definition: Definition, splits: bool) -> tokenizers.Tokenizer:
     if splits and definition.reference.pre_tokenizer is not None:
         probe.pre_tokenizer = definition.reference.pre_tokenizer
     probe.encode_special_tokens = definition.reference.encode_special_tokens
-    probe.add_tokens(
-        [
-            tokenizers.AddedToken(
-                token["content"],
-                single_word=token["single_word"],
-                lstrip=token["lstrip"],
-                rstrip=token["rstrip"],
-                normalized=token["normalized"],
-                special=token["special"],
-            )
-            for token in definition.added_tokens
-        ]
-    )
+    probe.add_tokens([added_token(token, token["special"]) for token in definition.added_tokens])
     return probe
 
 

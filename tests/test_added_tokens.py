@@ -16,8 +16,9 @@ from gpu_tok.batch import TextBatch
 from gpu_tok.errors import TextError
 from gpu_tok.tables import ends
 from gpu_tok.tables.added_tokens import BY_SUSPICION, NATIVE, NO_PASS, compile_added_tokens
+from gpu_tok.tables.atoms import only
 from gpu_tok.tables.definition import Definition
-from gpu_tok.tables.sources import set_of, sources
+from gpu_tok.tables.preimages import preimage
 from gpu_tok.tables.variants import variant
 
 FLAGS = ("single_word", "lstrip", "rstrip", "normalized", "special")
@@ -297,8 +298,8 @@ def test_only_sections_that_hold_a_normalized_token_go_whole():
 )
 def test_sources_of_a_character(normalizer, character, expected):
     made = definition([token("a")], NORMALIZERS[normalizer])
-    found = sources(made.normalizers, set_of(character))
-    assert (found is None) if expected is None else np.array_equal(found, set_of(expected))
+    found = preimage(made.normalizers, only(character))
+    assert (found is None) if expected is None else np.array_equal(found, only(expected))
 
 
 @pytest.mark.parametrize(

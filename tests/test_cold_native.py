@@ -122,7 +122,7 @@ def test_parts_in_other_combinations(normalizer: Any, pre_tokenizer: Any, limit:
 def test_each_step_makes_what_the_reference_makes(name: str) -> None:
     reference, tables = native(vocabularies.text(name))
     for text in [*TEXTS, *texts.random_texts(5, 200)]:
-        made = cold.stages(text, tables)
+        made = cold.trace(text, tables)
         assert made.text == oracle.normalize(reference, text)
         words = [made.text[start:end] for start, end in made.word.tolist()]
         assert words == [word for word in oracle.pre_tokenize(reference, made.text) if word]
@@ -138,7 +138,7 @@ def test_an_empty_batch_and_empty_chunks() -> None:
     _reference, tables = native(vocabularies.text("own/bert"))
     assert encode(tables, []) == []
     assert encode(tables, ["", "", ""]) == [[], [], []]
-    assert cold.stages("", tables).ids.tolist() == []
+    assert cold.trace("", tables).ids.tolist() == []
 
 
 def test_ids_do_not_depend_on_how_chunks_are_batched() -> None:

@@ -15,9 +15,9 @@ from tokenizers import Tokenizer, models, normalizers
 from cpu_ref.normalize import normalize_text
 from gpu_tok.tables import unicode
 from gpu_tok.tables.definition import Definition
-from gpu_tok.tables.make_unicode import code_points
 from gpu_tok.tables.normalizer import NormalizerTables, compile_normalizer
 from gpu_tok.tables.refusal import CannotCompile
+from gpu_tok.tables.unicode import code_points
 
 BERT_OPTIONS = ("clean_text", "handle_chinese_chars", "strip_accents", "lowercase")
 FORMS = [normalizers.NFC(), normalizers.NFD(), normalizers.NFKC(), normalizers.NFKD()]

@@ -20,7 +20,7 @@ from gpu_tok.stages import ReferenceStages
 from gpu_tok.tables.added_tokens import compile_added_tokens
 from gpu_tok.tables.cuts import derive
 from gpu_tok.tables.definition import Definition
-from gpu_tok.tables.trie import ID
+from gpu_tok.tables.trie_rows import ID
 
 TEXTS = ["The cats sat.", "a dog's naïve [MASK] cat", "", "unknown Ωμέγα here", "cat\u00e9 x!y", "the [MASK][MASK]"]
 

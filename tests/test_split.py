@@ -19,7 +19,7 @@ from gpu_tok.tables.refusal import CannotCompile
 from gpu_tok.tables.words import WordTables, compile_words
 
 BEHAVIORS = ["removed", "isolated", "contiguous", "merged_with_previous", "merged_with_next"]
-STAGES = [
+SPLITTERS = [
     pre_tokenizers.BertPreTokenizer(),
     pre_tokenizers.Whitespace(),
     pre_tokenizers.WhitespaceSplit(),
@@ -62,10 +62,10 @@ def assert_same_words(pre_tokenizer: Any, batch: list[str]) -> None:
 
 def sequences(seed: int, count: int) -> list[Any]:
     source = random.Random(seed)
-    return [pre_tokenizers.Sequence(source.choices(STAGES, k=source.randint(1, 4))) for _ in range(count)]
+    return [pre_tokenizers.Sequence(source.choices(SPLITTERS, k=source.randint(1, 4))) for _ in range(count)]
 
 
-@pytest.mark.parametrize("stage", STAGES, ids=lambda stage: repr(stage)[:60])
+@pytest.mark.parametrize("stage", SPLITTERS, ids=lambda stage: repr(stage)[:60])
 def test_a_stage_splits_as_the_reference(stage: Any) -> None:
     short = ["".join(kinds) for length in (1, 2, 3) for kinds in itertools.product(KINDS, repeat=length)]
     assert_same_words(stage, short)
@@ -84,9 +84,9 @@ def test_a_sequence_splits_as_the_reference(sequence: Any) -> None:
 
 
 @settings(max_examples=60, deadline=None)
-@given(some.lists(some.sampled_from(range(len(STAGES))), max_size=3), texts.strategy())
-def test_any_sequence_splits_any_text_as_the_reference(stages: list[int], text: str) -> None:
-    assert_same_words(pre_tokenizers.Sequence([STAGES[stage] for stage in stages]), [text])
+@given(some.lists(some.sampled_from(range(len(SPLITTERS))), max_size=3), texts.strategy())
+def test_any_sequence_splits_any_text_as_the_reference(numbers: list[int], text: str) -> None:
+    assert_same_words(pre_tokenizers.Sequence([SPLITTERS[number] for number in numbers]), [text])
 
 
 def test_sequences_within_sequences_run_in_order() -> None:
@@ -105,7 +105,7 @@ def test_words_end_with_their_text() -> None:
 
 
 def test_a_removed_kind_is_parted_from_every_kind() -> None:
-    for pre_tokenizer in [*STAGES, *sequences(seed=9, count=10)]:
+    for pre_tokenizer in [*SPLITTERS, *sequences(seed=9, count=10)]:
         words = compile_words(definition_with(pre_tokenizer))
         assert words.parted[words.removed].all()
         assert words.parted[:, words.removed].all()

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
-from gpu_tok.tables.trie import COLUMNS, ID, LINK, NO_PIECE, PARENT, WORD_ROOT, Trie, build_trie, sort_pieces
+from gpu_tok.tables.trie import Trie, build_trie, sort_pieces
+from gpu_tok.tables.trie_rows import COLUMNS, ID, LINK, NO_PIECE, PARENT, WORD_ROOT
 
 VOCABULARIES = {
     "empty": {},

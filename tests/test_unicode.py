@@ -162,7 +162,7 @@ def test_no_other_code_point_composes_with_a_second():
     compose = normalizers.NFC().normalize_str
     whole = np.ones(unicode.CODE_POINTS, bool)
     whole[unicode.image_changes("nfd")[0]] = False
-    firsts = [c for c in make_unicode.code_points() if whole[c] and c != ord("\n")]
+    firsts = [c for c in unicode.code_points().tolist() if whole[c] and c != ord("\n")]
     pairs = {(first, second) for first, second, _made in unicode.compositions().tolist() if whole[first]}
     pairs |= {(lead, vowel) for lead in range(0x1100, 0x1113) for vowel in range(0x1161, 0x1176)}
     for second in np.flatnonzero(unicode.has("seconds")).tolist():

@@ -1,1 +1,1 @@
-"""`tokenizer.json` -> flat tables. NumPy only; the one home of the file format."""
+"""`tokenizer.json` -> flat tables. NumPy, but for the trie's builder; the one home of the file format."""

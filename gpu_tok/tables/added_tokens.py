@@ -15,12 +15,17 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from cpu_ref.trie_builder import insert_pieces
 from gpu_tok.tables import unicode
-from gpu_tok.tables.definition import Definition
-from gpu_tok.tables.sources import CodePoints, by_image, joining, none_of, set_of, sources, vanishing
-from gpu_tok.tables.trie import COLUMNS, WORD_ROOT, sort_pieces
+from gpu_tok.tables.atoms import only
+from gpu_tok.tables.definition import Definition, Part
+from gpu_tok.tables.preimages import by_image, joining, preimage, vanishing
+from gpu_tok.tables.trie import sort_pieces
+from gpu_tok.tables.trie_rows import NO_ROWS, WORD_ROOT, Rows
+from gpu_tok.tables.unicode import Property
 from gpu_tok.tables.variants import normalized_tokens
 
+TEXT = -1  # the id of a section that is text to encode
 LSTRIP, RSTRIP, SINGLE_WORD, PASSED_OVER = 1, 2, 4, 8  # what a token asks for
 RAW, NORMALIZED, SUSPECT = 1, 2, 4  # what can begin at a pair of bytes
 WORD, SPACE, SUSPICIOUS, FOLLOWS, JOINS = 1, 2, 4, 8, 16  # what a code point means beside a token, or for one
@@ -33,14 +38,14 @@ U8 = npt.NDArray[np.uint8]
 class AddedTokenTables(NamedTuple):
     """What the kernels look at.
 
-    row: int32[slots, 4], a trie whose ids are token numbers (`gpu_tok.tables.trie`), those of raw text below slot 0,
-    those of normalized text below `normalized_root`. token: int32[tokens, 2], the id and what the token asks for.
+    row: int32[slots, 4], a trie (`gpu_tok.tables.trie_rows`) whose ids are token numbers, those of raw text below slot
+    0, those of normalized text below `normalized_root`. token: int32[tokens, 2], the id and what the token asks for.
     code_point: uint8[0x110000], WORD | SPACE | SUSPICIOUS | FOLLOWS | JOINS. begins: uint8[65536], what can begin with
     two bytes, by `first << 8 | second`: RAW | NORMALIZED | SUSPECT. first_bytes: uint8[n], the first
     bytes of those pairs; none where they are more than MOST_FIRST_BYTES.
     """
 
-    row: npt.NDArray[np.int32]
+    row: Rows
     normalized_root: int
     token: npt.NDArray[np.int32]
     code_point: U8
@@ -88,21 +93,19 @@ def compile_added_tokens(definition: Definition) -> AddedTokens:
     return AddedTokens(tables, len(tokens), bool(raw_numbers), way, tuple(normalized), normalizer)
 
 
-def _trie(raw: dict[str, int], normalized: dict[str, int]) -> tuple[npt.NDArray[np.int32], int]:
+def _trie(raw: dict[str, int], normalized: dict[str, int]) -> tuple[Rows, int]:
     """Both sets of tokens in one trie, and the root of the second."""
-    from cpu_ref.trie import insert_pieces  # compiled
-
-    row, root = insert_pieces(np.zeros((0, COLUMNS), np.int32), WORD_ROOT, *sort_pieces(raw))
+    row, root = insert_pieces(NO_ROWS, WORD_ROOT, *sort_pieces(raw))
     row, end = insert_pieces(row, root, *sort_pieces(normalized))
     return np.ascontiguousarray(row[:end]), int(root)
 
 
-def _tokens(tokens: Sequence[dict[str, Any]], encode_special_tokens: bool) -> npt.NDArray[np.int32]:
+def _tokens(tokens: Sequence[Part], encode_special_tokens: bool) -> npt.NDArray[np.int32]:
     rows = [(token["id"], _flags(token, encode_special_tokens)) for token in tokens]
     return np.array(rows, np.int32).reshape(-1, 2)
 
 
-def _code_points(suspect: CodePoints, behind: CodePoints, composes: bool) -> U8:
+def _code_points(suspect: Property, behind: Property, composes: bool) -> U8:
     meaning = WORD * unicode.has("added_w").astype(np.uint8)
     meaning |= SPACE * unicode.has("added_s").astype(np.uint8)
     meaning |= SUSPICIOUS * suspect.astype(np.uint8) | FOLLOWS * behind.astype(np.uint8)
@@ -116,7 +119,7 @@ def _normalized(definition: Definition, content: str) -> str:
     return content if normalizer is None else normalizer.normalize_str(content)
 
 
-def _flags(token: dict[str, Any], encode_special_tokens: bool) -> int:
+def _flags(token: Part, encode_special_tokens: bool) -> int:
     return (
         LSTRIP * token["lstrip"]
         | RSTRIP * token["rstrip"]
@@ -146,23 +149,23 @@ def _normalized_pass(definition: Definition, contents: Sequence[str]) -> int:
     return NATIVE if contents_before == list(contents) and bool(np.all(stable)) else BY_SUSPICION
 
 
-def _suspects(definition: Definition, contents: Sequence[str], way: int) -> tuple[CodePoints, CodePoints]:
+def _suspects(definition: Definition, contents: Sequence[str], way: int) -> tuple[Property, Property]:
     """Pairs of code points without which no token with `normalized: true` comes about, as first and second ones.
 
     By suspicion a token is known by the rarest pair of neighbours in it; all code points are suspect where none will
     do. A token that normalizes to nothing is found everywhere by the reference, so every section has to go there.
     Natively, only what NFC does not put together again can come to a token that raw text does not have.
     """
-    everything = ~none_of()
+    everything = ~only("")
     if way == NO_PASS or not definition.normalizers:
-        return none_of(), none_of()
+        return only(""), only("")
     if way == NATIVE:
         changed = _changed_by("nfd") & _changed_by("nfc")
-        return changed & by_image("nfd", set_of("".join(contents))), everything
+        return changed & by_image("nfd", only("".join(contents))), everything
     gone = vanishing(definition.normalizers)
-    first, second = none_of(), none_of()
+    first, second = only(""), only("")
     for content in contents:
-        found = [sources(definition.normalizers, set_of(character)) for character in content]
+        found = [preimage(definition.normalizers, only(character)) for character in content]
         behind = [None if gone is None or after is None else after | gone for after in (*found, None)[1:]]
         pairs = [
             (before, everything if after is None or before[ord("\r")] else after)
@@ -176,13 +179,13 @@ def _suspects(definition: Definition, contents: Sequence[str], way: int) -> tupl
 
 
 @cache
-def _changed_by(name: str) -> CodePoints:
-    changed = none_of()
+def _changed_by(name: str) -> Property:
+    changed = only("")
     changed[unicode.image_changes(name)[0]] = True
     return changed
 
 
-def _frequency(pair: tuple[CodePoints, CodePoints]) -> int:
+def _frequency(pair: tuple[Property, Property]) -> int:
     """Smaller for what text holds less of: letters, digits and white space weigh most, brackets and bars least."""
     weight = 1
     for code_points in pair:
@@ -191,7 +194,7 @@ def _frequency(pair: tuple[CodePoints, CodePoints]) -> int:
     return weight
 
 
-def _begins(raw: dict[str, int], normalized: dict[str, int], suspect: CodePoints, behind: CodePoints) -> U8:
+def _begins(raw: dict[str, int], normalized: dict[str, int], suspect: Property, behind: Property) -> U8:
     """What can begin with two bytes: uint8[256, 256]. A suspect that can make its successor too may be the last byte,
     behind which the kernels read a zero."""
     begins = np.zeros((256, 256), np.uint8)
@@ -210,7 +213,7 @@ def _few_first_bytes(begins: U8) -> U8:
     return first if len(first) <= MOST_FIRST_BYTES else first[:0]
 
 
-def _first_bytes(code_points: CodePoints) -> list[int]:
+def _first_bytes(code_points: Property) -> list[int]:
     """The bytes that the UTF-8 forms of a set of code points begin with."""
     members = np.flatnonzero(code_points)
     members = members[(members < 0xD800) | (members > 0xDFFF)]

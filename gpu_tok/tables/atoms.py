@@ -12,10 +12,9 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-CODE_POINTS = 0x110000
+from gpu_tok.tables.unicode import CODE_POINTS, Property
 
 Atoms = npt.NDArray[np.unsignedinteger]
-Property = npt.NDArray[np.bool_]
 
 
 def atoms_of(sets: Sequence[Property]) -> tuple[Atoms, Property]:
@@ -46,7 +45,11 @@ def representatives(atom_of: npt.NDArray[np.integer]) -> npt.NDArray[np.int64]:
 
 
 def only(characters: str) -> Property:
-    """The set of these characters: bool[0x110000]."""
+    """The set of these characters: bool[0x110000].
+
+    >>> np.flatnonzero(only("ab")).tolist()
+    [97, 98]
+    """
     held = np.zeros(CODE_POINTS, bool)
     held[[ord(c) for c in characters]] = True
     return held

@@ -22,7 +22,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from gpu_tok.tables.atoms import Atoms, Property
+from gpu_tok.tables.atoms import Atoms
+from gpu_tok.tables.unicode import Property
 
 BEGIN = 0  # the state in which each attempt to match begins
 NO_STATE = -1  # no thread is left

@@ -7,7 +7,7 @@ what is no UTF-8 at the end. For the former the reference's own decoder is asked
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -76,7 +76,7 @@ def kind_of(definition: Definition) -> str:
     size = _size(definition)
     if size > len(definition.vocab) + len(definition.added_tokens) + _MOST_HOLES:
         raise CannotCompile("decoder", f"ids up to {size - 1:,} are too far apart for a flat table")
-    parts = _unfold(definition.decoder, "decoder")
+    parts = definition.parts("decoder")
     if [part["type"] for _place, part in parts] == ["ByteLevel"]:
         return "ByteLevel"
     if parts and parts[-1][1]["type"] == "Fuse":
@@ -107,15 +107,6 @@ def _byte_alphabet() -> dict[str, int]:
 
 
 _BYTE_OF = _byte_alphabet()
-
-
-def _unfold(part: dict[str, Any] | None, place: str) -> list[tuple[str, dict[str, Any]]]:
-    if part is None:
-        return []
-    if part["type"] != "Sequence":
-        return [(place, part)]
-    inner = enumerate(part["decoders"])
-    return [leaf for at, child in inner for leaf in _unfold(child, f"{place}.decoders[{at}]")]
 
 
 def _size(definition: Definition) -> int:

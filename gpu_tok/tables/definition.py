@@ -7,6 +7,7 @@ The file is loaded by the reference and written out by it again, so old spelling
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,14 @@ import orjson
 import tokenizers
 
 from gpu_tok.errors import DefinitionError
+
+Part = dict[str, Any]  # a normalizer, pre-tokenizer, ... as the file spells it
+CHILDREN = {
+    "normalizer": "normalizers",
+    "pre_tokenizer": "pretokenizers",
+    "post_processor": "processors",
+    "decoder": "decoders",
+}  # the field in which a `Sequence` has its parts
 
 
 class Definition:
@@ -27,7 +36,7 @@ class Definition:
 
     def __init__(self, reference: tokenizers.Tokenizer) -> None:
         self.reference = reference
-        self.json: dict[str, Any] = orjson.loads(reference.to_str())
+        self.json: Part = orjson.loads(reference.to_str())
 
     @classmethod
     def from_file(cls, path: str | Path) -> Definition:
@@ -54,38 +63,46 @@ class Definition:
         return hashlib.sha256(orjson.dumps(self.json, option=orjson.OPT_SORT_KEYS)).hexdigest()
 
     @property
-    def model(self) -> dict[str, Any]:
+    def model(self) -> Part:
         return self.json["model"]
 
     @property
-    def added_tokens(self) -> list[dict[str, Any]]:
+    def added_tokens(self) -> list[Part]:
         return self.json.get("added_tokens") or []
 
     @property
-    def post_processor(self) -> dict[str, Any] | None:
+    def post_processor(self) -> Part | None:
         return self.json.get("post_processor")
 
     @property
-    def decoder(self) -> dict[str, Any] | None:
+    def decoder(self) -> Part | None:
         return self.json.get("decoder")
 
     @property
-    def truncation(self) -> dict[str, Any] | None:
+    def truncation(self) -> Part | None:
         return self.json.get("truncation")
 
     @property
-    def padding(self) -> dict[str, Any] | None:
+    def padding(self) -> Part | None:
         return self.json.get("padding")
 
-    @cached_property
-    def normalizers(self) -> list[dict[str, Any]]:
-        """The normalizer as a flat list of parts, in order; nested `Sequence`s are unfolded."""
-        return _unfold(self.json.get("normalizer"), "normalizers")
+    def parts(self, name: str) -> list[tuple[str, Part]]:
+        """The parts of one of `CHILDREN` in order, nested `Sequence`s unfolded, each with its place in the file.
+
+        >>> [place for place, _part in definition.parts("normalizer")]
+        ['normalizer.normalizers[0]', 'normalizer.normalizers[1]']
+        """
+        return list(_unfold(self.json.get(name), name, CHILDREN[name]))
 
     @cached_property
-    def pre_tokenizers(self) -> list[dict[str, Any]]:
-        """The pre-tokenizer as a flat list of parts, in order; nested `Sequence`s are unfolded."""
-        return _unfold(self.json.get("pre_tokenizer"), "pretokenizers")
+    def normalizers(self) -> list[Part]:
+        """The parts of the normalizer, in order."""
+        return [part for _place, part in self.parts("normalizer")]
+
+    @cached_property
+    def pre_tokenizers(self) -> list[Part]:
+        """The parts of the pre-tokenizer, in order."""
+        return [part for _place, part in self.parts("pre_tokenizer")]
 
     @cached_property
     def vocab(self) -> dict[str, int]:
@@ -100,9 +117,23 @@ class Definition:
         return pieces
 
 
-def _unfold(part: dict[str, Any] | None, inner: str) -> list[dict[str, Any]]:
+def _unfold(part: Part | None, place: str, children: str) -> Iterator[tuple[str, Part]]:
     if part is None:
-        return []
+        return
     if part["type"] != "Sequence":
-        return [part]
-    return [leaf for child in part[inner] for leaf in _unfold(child, inner)]
+        yield place, part
+        return
+    for at, child in enumerate(part[children]):
+        yield from _unfold(child, f"{place}.{children}[{at}]", children)
+
+
+def added_token(token: Part, special: bool) -> tokenizers.AddedToken:
+    """An added token of a definition as an object of the reference."""
+    return tokenizers.AddedToken(
+        token["content"],
+        single_word=token["single_word"],
+        lstrip=token["lstrip"],
+        rstrip=token["rstrip"],
+        normalized=token["normalized"],
+        special=special,
+    )

@@ -23,10 +23,9 @@ import numpy as np
 import numpy.typing as npt
 
 from gpu_tok.batch import Ragged, starts_of
-from gpu_tok.tables.unicode import CODE_POINTS
+from gpu_tok.tables.unicode import CODE_POINTS, Property
 
 CodePoints = npt.NDArray[np.uint32]
-Property = npt.NDArray[np.bool_]
 ANY = -1  # the set of all characters that a text can hold at this step
 NOTHING: Property = np.zeros(CODE_POINTS, bool)
 NO_MORE: CodePoints = np.zeros(0, np.uint32)

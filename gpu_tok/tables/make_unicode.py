@@ -7,18 +7,17 @@ neighbours, are asked one code point at a time. A few minutes in all.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import tokenizers
-from tokenizers import AddedToken, Regex, Tokenizer, models, normalizers, pre_tokenizers
+from tokenizers import AddedToken, Tokenizer, models, normalizers, pre_tokenizers
 
-from gpu_tok.tables.unicode import CODE_POINTS, PATH
+from gpu_tok.tables.unicode import CODE_POINTS, PATH, Property, blocks, code_points, matched_by
 
-Property = npt.NDArray[np.bool_]
 Images = dict[int, str]  # code point -> what a normalizer makes of it, where that is something else
 
 CATEGORIES = "L Lu Ll Lt Lm Lo M Mn Mc Me N Nd Nl No P Pc Pd Ps Pe Pi Pf Po S Sm Sc Sk So Z Zs Zl Zp C Cc Cf Cn Co"
@@ -39,32 +38,13 @@ LOW_MARK, HIGH_MARK = "\u0334", "\u0345"  # of the lowest and of the highest com
 HANGUL = range(0xAC00, 0xD7A4)
 
 
-def code_points() -> list[int]:
-    """Every code point that a text can hold: all but the surrogates."""
-    return [*range(0xD800), *range(0xE000, CODE_POINTS)]
-
-
-def ask_pattern(pattern: str) -> Property:
-    """Which code points a pattern of one character matches: bool[0x110000]. Raises ValueError on a bad pattern."""
-    try:
-        split = pre_tokenizers.Split(Regex(pattern), "removed")
-    except Exception as error:  # the reference raises bare Exception
-        raise ValueError(f"{pattern}: {error}") from error
-    matched = np.zeros(CODE_POINTS, bool)
-    for asked in _blocks():
-        matched[asked] = True
-        for _word, (begin, end) in split.pre_tokenize_str("".join(map(chr, asked))):
-            matched[asked[begin:end]] = False
-    return matched
-
-
 def ask_splitter(splitter: Any) -> tuple[Property, Property]:
     """Which code points a splitter by predicate makes words of their own, and which it deletes: bool[0x110000] both.
 
     Each is asked between two letters: `aca` is `a c a`, `a a` or one word.
     """
     alone, deleted = np.zeros(CODE_POINTS, bool), np.zeros(CODE_POINTS, bool)
-    for asked in _blocks():
+    for asked in blocks():
         covered = np.zeros(2 * len(asked), bool)
         for _word, (begin, end) in splitter.pre_tokenize_str("".join("a" + chr(c) for c in asked) + "a"):
             covered[begin:end] = True
@@ -76,7 +56,7 @@ def ask_splitter(splitter: Any) -> tuple[Property, Property]:
 
 def ask_images(normalizer: Any) -> Images:
     normalize = normalizer.normalize_str
-    images = ((c, normalize(chr(c))) for c in code_points())
+    images = ((c, normalize(chr(c))) for c in code_points().tolist())
     return {c: made for c, made in images if made != chr(c)}
 
 
@@ -85,7 +65,7 @@ def ask_added(single: bool) -> Property:
     tokenizer = Tokenizer(models.WordLevel({"?": 0}, "?"))
     tokenizer.add_tokens([AddedToken("qz", single_word=single, lstrip=not single, normalized=False)])
     found = np.zeros(CODE_POINTS, bool)
-    for asked in _blocks():
+    for asked in blocks():
         encodings = tokenizer.encode_batch_fast([chr(c) + "qz" for c in asked])
         found[asked] = [len(encoding) == 1 for encoding in encodings]
     return found
@@ -134,7 +114,7 @@ def grapheme_properties() -> dict[str, Property]:
     units[0x100 ^ ord("a") ^ 1] = 1 << 31
     deletes_a = np.array(units.nbytes, "<u4").tobytes() + units.tobytes() + b"\0"
     normalizer = normalizers.Precompiled(deletes_a)
-    every = [chr(c) for c in code_points() if chr(c) not in "a|"]
+    every = [chr(c) for c in code_points().tolist() if chr(c) not in "a|"]
 
     def differing(form: str) -> Property:
         made = normalizer.normalize_str("".join(form.format(c) for c in every)).split("|")
@@ -151,7 +131,7 @@ def combining_classes(nfd: Images) -> npt.NDArray[np.uint8]:
     places.
     """
     order = normalizers.NFD().normalize_str
-    simple = [chr(c) for c in code_points() if c not in nfd]
+    simple = [chr(c) for c in code_points().tolist() if c not in nfd]
     moves = [c for c in simple if order("a" + HIGH_MARK + c) == "a" + c + HIGH_MARK != "a" + HIGH_MARK + c]
     waits = [c for c in simple if order("a" + c + LOW_MARK) == "a" + LOW_MARK + c != "a" + c + LOW_MARK]
     marks = order("a" + "".join(sorted({*moves, *waits})))[1:]
@@ -194,7 +174,7 @@ def make() -> dict[str, Any]:
     properties |= {"added_w": ask_added(single=True), "added_s": ask_added(single=False)}
     properties |= {"accent": _where(ask_images(normalizers.StripAccents()), lambda made: made == "")}
     properties |= {"starter": starter, "seconds": _where(dict.fromkeys(seconds, ""), lambda made: True)}
-    properties |= {name: ask_pattern(pattern) for name, pattern in PATTERNS.items()}
+    properties |= {name: matched_by(pattern) for name, pattern in PATTERNS.items()}
     properties |= grapheme_properties()
     members: dict[str, Any] = {"reference": np.array(tokenizers.__version__)}
     members |= {f"has_{name}": _run_lengths(has) for name, has in properties.items()}
@@ -227,11 +207,6 @@ def _where(images: dict[int, Any], test: Callable[[Any], bool]) -> Property:
     found = np.zeros(CODE_POINTS, bool)
     found[[c for c, made in images.items() if test(made)]] = True
     return found
-
-
-def _blocks(size: int = 0x8000) -> Iterator[npt.NDArray[np.int64]]:
-    every = np.array(code_points())
-    return (every[begin : begin + size] for begin in range(0, len(every), size))
 
 
 def main(path: Path = PATH) -> None:

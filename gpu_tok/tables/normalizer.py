@@ -9,15 +9,14 @@ marks behind a base; *compose* joins pairs. Neighbouring maps are fused, so BERT
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from gpu_tok.tables import unicode
-from gpu_tok.tables.definition import Definition
+from gpu_tok.tables.definition import Definition, Part
 from gpu_tok.tables.refusal import CannotCompile
 
 REORDER, COMPOSE = -1, -2  # steps that are no map
@@ -67,7 +66,7 @@ def compile_normalizer(definition: Definition) -> NormalizerTables:
     array([ 0, -1,  1])
     """
     steps: list[Step] = []
-    for where, part in _parts(definition.json.get("normalizer"), "normalizer"):
+    for where, part in definition.parts("normalizer"):
         for step in _steps_of(where, part):
             before = steps[-1] if steps else None
             if isinstance(step, Map) and isinstance(before, Map):
@@ -80,18 +79,7 @@ def compile_normalizer(definition: Definition) -> NormalizerTables:
     return _laid_out(steps, maps)
 
 
-def _parts(part: dict[str, Any] | None, where: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The parts in order, each with its place in tokenizer.json."""
-    if part is None:
-        return
-    if part["type"] != "Sequence":
-        yield where, part
-        return
-    for index, child in enumerate(part["normalizers"]):
-        yield from _parts(child, f"{where}.normalizers[{index}]")
-
-
-def _steps_of(where: str, part: dict[str, Any]) -> list[Step]:
+def _steps_of(where: str, part: Part) -> list[Step]:
     match part["type"]:
         case "BertNormalizer":
             return _bert(part)
@@ -107,7 +95,7 @@ def _steps_of(where: str, part: dict[str, Any]) -> list[Step]:
             raise CannotCompile(where, f"`{other}` has no native form")
 
 
-def _bert(part: dict[str, Any]) -> list[Step]:
+def _bert(part: Part) -> list[Step]:
     """The four options in the reference's order; `strip_accents: null` follows `lowercase`."""
     steps: list[Step] = []
     if part["clean_text"]:

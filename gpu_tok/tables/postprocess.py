@@ -6,10 +6,10 @@ one symbol, in the reference's order, so that a `Sequence` of them needs no rule
 
 from __future__ import annotations
 
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from gpu_tok.errors import GpuTokError
-from gpu_tok.tables.definition import Definition
+from gpu_tok.tables.definition import Definition, Part
 from gpu_tok.tables.refusal import CannotCompile
 
 Side = Literal["left", "right"]
@@ -66,7 +66,7 @@ def compile_postprocess(definition: Definition, add_special_tokens: bool = True)
     """
     encodings: list[_Encoding] = [[_Symbol(TEXT, 0)]]
     added = 0
-    for place, part in _parts(definition.post_processor, "post_processor"):
+    for place, part in definition.parts("post_processor"):
         encodings = _process(part, place, encodings, add_special_tokens)
         added += _added(part)
     whole = [symbol for encoding in encodings for symbol in encoding]
@@ -84,16 +84,7 @@ def compile_postprocess(definition: Definition, add_special_tokens: bool = True)
     )
 
 
-def _parts(part: dict[str, Any] | None, place: str) -> list[tuple[str, dict[str, Any]]]:
-    if part is None:
-        return []
-    if part["type"] != "Sequence":
-        return [(place, part)]
-    children = enumerate(part["processors"])
-    return [leaf for at, child in children for leaf in _parts(child, f"{place}.processors[{at}]")]
-
-
-def _process(part: dict[str, Any], place: str, encodings: list[_Encoding], special: bool) -> list[_Encoding]:
+def _process(part: Part, place: str, encodings: list[_Encoding], special: bool) -> list[_Encoding]:
     kind = part["type"]
     if kind == "TemplateProcessing":
         return _fill_template(part, place, encodings, special)
@@ -107,7 +98,7 @@ def _process(part: dict[str, Any], place: str, encodings: list[_Encoding], speci
     raise CannotCompile(place, f"`{kind}` is a post-processor that gpu_tok does not know")
 
 
-def _fill_template(part: dict[str, Any], place: str, encodings: list[_Encoding], special: bool) -> list[_Encoding]:
+def _fill_template(part: Part, place: str, encodings: list[_Encoding], special: bool) -> list[_Encoding]:
     """Behind another template the reference takes what that one made as the sequences A and B."""
     if len(encodings) > 2:
         raise CannotCompile(place, f"a template over {len(encodings)} sequences, which the reference refuses")
@@ -126,19 +117,19 @@ def _fill_template(part: dict[str, Any], place: str, encodings: list[_Encoding],
     return filled
 
 
-def _bert(part: dict[str, Any], at: int, encoding: _Encoding) -> _Encoding:
+def _bert(part: Part, at: int, encoding: _Encoding) -> _Encoding:
     cls_id, sep_id = part["cls"][1], part["sep"][1]
     if at == 0:
         return [_Symbol(cls_id, 0), *encoding, _Symbol(sep_id, 0)]
     return [*encoding, _Symbol(sep_id, 1)]
 
 
-def _roberta(part: dict[str, Any], at: int, encoding: _Encoding) -> _Encoding:
+def _roberta(part: Part, at: int, encoding: _Encoding) -> _Encoding:
     cls_id, sep_id = part["cls"][1], part["sep"][1]
     return [_Symbol(cls_id if at == 0 else sep_id, 0), *encoding, _Symbol(sep_id, 0)]
 
 
-def _added(part: dict[str, Any]) -> int:
+def _added(part: Part) -> int:
     """The ids that the reference counts for this part; in a `Sequence` that may be others than it writes."""
     if part["type"] in ("BertProcessing", "RobertaProcessing"):
         return 2

@@ -11,8 +11,9 @@ import re
 import numpy as np
 
 from gpu_tok.tables import unicode
-from gpu_tok.tables.atoms import Property, only
+from gpu_tok.tables.atoms import only
 from gpu_tok.tables.refusal import CannotCompile
+from gpu_tok.tables.unicode import Property
 
 CONTROLS = {"t": "\t", "n": "\n", "r": "\r", "f": "\f", "v": "\v", "a": "\a", "e": "\x1b"}
 REFUSED_ESCAPES = dict.fromkeys("bBAzZGyY", "an anchor") | dict.fromkeys("kg123456789", "a back reference")

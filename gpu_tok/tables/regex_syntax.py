@@ -8,8 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gpu_tok.tables.atoms import Property, only
+from gpu_tok.tables.atoms import only
 from gpu_tok.tables.regex_sets import SetParser
+from gpu_tok.tables.unicode import Property
 
 REFUSED_GROUPS = {
     "(?<=": "look-behind",

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -17,11 +16,12 @@ from gpu_tok.batch import Ragged, starts_of
 from gpu_tok.tables import unicode
 from gpu_tok.tables.atoms import Atoms, atoms_of, only
 from gpu_tok.tables.charsmap import read_charsmap
+from gpu_tok.tables.classes import Pairs
+from gpu_tok.tables.definition import Part
 from gpu_tok.tables.images import (
     NO_MORE,
     NOTHING,
     CodePoints,
-    Property,
     Step,
     by_code_point,
     deletes,
@@ -31,7 +31,7 @@ from gpu_tok.tables.images import (
 )
 from gpu_tok.tables.refusal import CannotCompile
 from gpu_tok.tables.regex import compile_regex
-from gpu_tok.tables.unicode import CODE_POINTS, has
+from gpu_tok.tables.unicode import CODE_POINTS, Property, has
 
 EVERYTHING: Property = np.ones(CODE_POINTS, bool)
 HANGUL_SYLLABLES, TRAILING = range(0xAC00, 0xD7A4), 28  # each syllable without a trailing jamo begins a row of 28
@@ -39,7 +39,7 @@ JAMO = (range(0x1100, 0x1200), range(0xA960, 0xA980), range(0xD7B0, 0xD800))
 REGIONAL_INDICATORS = range(0x1F1E6, 0x1F200)
 
 
-def steps_of(part: dict[str, Any], where: str) -> list[Step]:
+def steps_of(part: Part, where: str) -> list[Step]:
     """The steps of one normalizer part. Raises CannotCompile where it has none."""
     compile_part = _PARTS.get(part["type"])
     if compile_part is None:
@@ -47,7 +47,7 @@ def steps_of(part: dict[str, Any], where: str) -> list[Step]:
     return list(compile_part(part, where))
 
 
-def _bert(part: dict[str, Any], where: str) -> Iterator[Step]:
+def _bert(part: Part, where: str) -> Iterator[Step]:
     if part["clean_text"]:
         yield deletes(where, has("bert_deleted"))
         spaces = np.flatnonzero(has("bert_space"))
@@ -64,19 +64,19 @@ def _bert(part: dict[str, Any], where: str) -> Iterator[Step]:
         yield from _lowercase(part, where)
 
 
-def _lowercase(part: dict[str, Any], where: str) -> Iterator[Step]:
+def _lowercase(part: Part, where: str) -> Iterator[Step]:
     yield by_code_point(where, *unicode.image_changes("lowercase"))
 
 
-def _strip_accents(part: dict[str, Any], where: str) -> Iterator[Step]:
+def _strip_accents(part: Part, where: str) -> Iterator[Step]:
     yield deletes(where, has("accent"))
 
 
-def _nfd(part: dict[str, Any], where: str) -> Iterator[Step]:
+def _nfd(part: Part, where: str) -> Iterator[Step]:
     yield _decomposition(where, part["type"].lower())
 
 
-def _nfc(part: dict[str, Any], where: str) -> Iterator[Step]:
+def _nfc(part: Part, where: str) -> Iterator[Step]:
     yield _composition(where, part["type"].lower(), part["type"].lower().replace("c", "d"))
 
 
@@ -127,12 +127,12 @@ def _composed_by_base(base_of: CodePoints, composed: CodePoints) -> dict[int, Co
     return several
 
 
-def _prepend(part: dict[str, Any], where: str) -> Iterator[Step]:
+def _prepend(part: Part, where: str) -> Iterator[Step]:
     made = np.array([ord(c) for c in part["prepend"]], np.uint32)
     yield Step(where, identity(), identity(), made=made, minds_left=EVERYTHING)
 
 
-def _strip(part: dict[str, Any], where: str) -> Iterator[Step]:
+def _strip(part: Part, where: str) -> Iterator[Step]:
     """Strip eats white space from the ends, so no cut between two characters that may both be white."""
     white = has("white")
     splits = np.array([[True, True], [True, False]])
@@ -150,7 +150,7 @@ def _strip(part: dict[str, Any], where: str) -> Iterator[Step]:
     )
 
 
-def _replace(part: dict[str, Any], where: str) -> Iterator[Step]:
+def _replace(part: Part, where: str) -> Iterator[Step]:
     pattern, content = part["pattern"], part["content"]
     if "String" in pattern:
         yield _replace_literal(where, pattern["String"], content)
@@ -193,7 +193,7 @@ def _replace_pattern(where: str, pattern: str, content: str) -> Step:
     return Step(where, first, last, always, perhaps.made, atom_of, splits)
 
 
-def _may_become(where: str, begins: Property, ends: Property, content: str, atom_of: Atoms, splits: Property) -> Step:
+def _may_become(where: str, begins: Property, ends: Property, content: str, atom_of: Atoms, splits: Pairs) -> Step:
     """A match that begins (ends) with such a character may become the content, or the character stays."""
     made = np.array([ord(c) for c in content], np.uint32)
     if not content:
@@ -203,7 +203,7 @@ def _may_become(where: str, begins: Property, ends: Property, content: str, atom
     return Step(where, first, last, NOTHING, made, atom_of, splits)
 
 
-def _precompiled(part: dict[str, Any], where: str) -> Iterator[Step]:
+def _precompiled(part: Part, where: str) -> Iterator[Step]:
     """Cuts stand at grapheme borders that hold in any context; within a cluster anything may be dropped."""
     try:
         charsmap = read_charsmap(part["precompiled_charsmap"])
@@ -234,7 +234,7 @@ def _precompiled(part: dict[str, Any], where: str) -> Iterator[Step]:
     yield Step(where, first, last, alone.replaced, np.unique(np.array(made, np.uint32)), atom_of, splits)
 
 
-def _clusters() -> tuple[npt.NDArray[np.uint8], Property]:
+def _clusters() -> tuple[npt.NDArray[np.uint8], Pairs]:
     """Between which kinds of characters a grapheme cluster ends in any context; all else counts as inside one."""
     plain = has("white").copy()
     plain[32:127] = True
@@ -252,33 +252,33 @@ def _clusters() -> tuple[npt.NDArray[np.uint8], Property]:
     return atom_of.astype(np.uint8), splits
 
 
-def _nmt(part: dict[str, Any], where: str) -> Iterator[Step]:
+def _nmt(part: Part, where: str) -> Iterator[Step]:
     """`Nmt` looks at one character at a time, so all are asked for in one text."""
     from tokenizers.normalizers import Nmt
 
-    asked = [c for c in range(CODE_POINTS) if not 0xD800 <= c < 0xE000 and c != ord("a")]
+    asked = [c for c in unicode.code_points().tolist() if c != ord("a")]
     images = Nmt().normalize_str("a".join(map(chr, asked))).split("a")
     changed = [(c, image) for c, image in zip(asked, images, strict=True) if image != chr(c)]
     yield by_code_point(where, np.array([c for c, _ in changed]), ragged([[*map(ord, image)] for _, image in changed]))
 
 
-def _byte_level(part: dict[str, Any], where: str) -> Iterator[Step]:
+def _byte_level(part: Part, where: str) -> Iterator[Step]:
     """Each byte becomes a character of its own; asked for in one text."""
     from tokenizers.normalizers import ByteLevel
 
-    asked = np.array([c for c in range(CODE_POINTS) if not 0xD800 <= c < 0xE000])
+    asked = unicode.code_points()
     made = np.frombuffer(ByteLevel().normalize_str("".join(map(chr, asked))).encode("utf-32-le"), np.uint32)
     byte_count = 1 + (asked >= 0x80).astype(np.int64) + (asked >= 0x800) + (asked >= 0x10000)
     yield by_code_point(where, asked, Ragged(made, starts_of(byte_count)))
 
 
-def _not_before(atom: int, atoms: int) -> Property:
+def _not_before(atom: int, atoms: int) -> Pairs:
     splits = np.ones((atoms, atoms), bool)
     splits[:, atom] = False
     return splits
 
 
-_PARTS: dict[str, Callable[[dict[str, Any], str], Iterator[Step]]] = {
+_PARTS: dict[str, Callable[[Part, str], Iterator[Step]]] = {
     "BertNormalizer": _bert,
     "Lowercase": _lowercase,
     "StripAccents": _strip_accents,

@@ -1,8 +1,4 @@
-"""A vocabulary as a flattened trie: where a piece ends is found by one table look-up a byte.
-
-A double array: from `node`, byte `b` leads to `link[node] + b`, if that slot's `parent` is `node`. `id` is the piece
-that ends at a node, or `NO_PIECE`. The three stand side by side in one row, since a step reads all of them.
-"""
+"""A vocabulary as a flattened trie (`gpu_tok.tables.trie_rows`)."""
 
 from __future__ import annotations
 
@@ -12,11 +8,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-NO_PIECE = -1
-WORD_ROOT = 0  # where a word's first piece begins
-LINK, PARENT, ID, COLUMNS = 0, 1, 2, 4  # the columns of a row; the fourth keeps rows on 16-byte borders
-
-Rows = npt.NDArray[np.int32]
+from cpu_ref.trie_builder import insert_pieces
+from gpu_tok.tables.trie_rows import NO_ROWS, WORD_ROOT, Rows
 
 
 class Trie(NamedTuple):
@@ -43,10 +36,8 @@ def build_trie(vocab: Mapping[str, int], prefix: str) -> Trie:
     (`WordPiece::tokenize`, tokenizers/src/models/wordpiece/mod.rs). An empty piece matches nowhere. 120,000 pieces
     take about 0.5 s.
     """
-    from cpu_ref.trie import insert_pieces  # compiled: it places hundreds of thousands of nodes
-
     pieces = sort_pieces(vocab)
-    row, end = insert_pieces(np.zeros((0, COLUMNS), np.int32), WORD_ROOT, *pieces)
+    row, end = insert_pieces(NO_ROWS, WORD_ROOT, *pieces)
     root = WORD_ROOT
     if prefix:
         root = end

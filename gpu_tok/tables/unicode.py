@@ -26,6 +26,7 @@ Images, `image(name)`: `lowercase`, `nfd`, `nfkd`, `nfc`, `nfkc`: what the norma
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cache, lru_cache
 from io import BytesIO
 from pathlib import Path
@@ -33,6 +34,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from tokenizers import Regex, pre_tokenizers
 
 from gpu_tok.batch import Ragged, starts_of
 
@@ -66,9 +68,27 @@ def matched_by(pattern: str) -> Property:
 
     Asks the reference (about a second). Raises ValueError where Oniguruma does not take the pattern.
     """
-    from gpu_tok.tables import make_unicode
+    try:
+        split = pre_tokenizers.Split(Regex(pattern), "removed")
+    except Exception as error:  # the reference raises bare Exception
+        raise ValueError(f"{pattern}: {error}") from error
+    matched = np.zeros(CODE_POINTS, bool)
+    for asked in blocks():
+        matched[asked] = True
+        for _word, (begin, end) in split.pre_tokenize_str("".join(map(chr, asked))):
+            matched[asked[begin:end]] = False
+    return _frozen(matched)
 
-    return _frozen(make_unicode.ask_pattern(pattern))
+
+def code_points() -> npt.NDArray[np.int64]:
+    """Every code point that a text can hold, ascending: all but the surrogates."""
+    return np.r_[0:0xD800, 0xE000:CODE_POINTS]
+
+
+def blocks(size: int = 0x8000) -> Iterator[npt.NDArray[np.int64]]:
+    """The same in pieces of which the reference is asked at a time."""
+    every = code_points()
+    return (every[begin : begin + size] for begin in range(0, len(every), size))
 
 
 @cache

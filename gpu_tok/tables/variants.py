@@ -14,9 +14,7 @@ import tokenizers
 
 from gpu_tok.errors import DefinitionError
 from gpu_tok.tables import ends
-from gpu_tok.tables.definition import Definition
-
-Part = dict[str, Any]
+from gpu_tok.tables.definition import Definition, Part, added_token
 
 _made: WeakKeyDictionary[Definition, dict[int, tokenizers.Tokenizer]] = WeakKeyDictionary()
 
@@ -144,14 +142,7 @@ def _add_normalized_tokens(tokenizer: tokenizers.Tokenizer, definition: Definiti
     tokenizer.encode_special_tokens = True
     tokenizer.add_tokens(
         [
-            tokenizers.AddedToken(
-                token["content"],
-                single_word=token["single_word"],
-                lstrip=token["lstrip"],
-                rstrip=token["rstrip"],
-                normalized=token["normalized"],
-                special=not token["normalized"] or (token["special"] and hidden),
-            )
+            added_token(token, special=not token["normalized"] or (token["special"] and hidden))
             for token in definition.added_tokens
         ]
     )

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from gpu_tok.tables.classes import Pairs, joint_classes
 from gpu_tok.tables.definition import Definition
 from gpu_tok.tables.refusal import CannotCompile
-from gpu_tok.tables.stages import Stage, stage_of
+from gpu_tok.tables.splitters import Splitter, splitter_of
 from gpu_tok.tables.unicode import CODE_POINTS
 
 Property = npt.NDArray[np.bool_]
@@ -73,22 +73,22 @@ def _refuse_uncertain_starts(definition: Definition) -> None:
         changed |= part["type"] == "Metaspace" or bool(part.get("add_prefix_space"))
 
 
-def _usable_stages(definition: Definition, reasons: list[str]) -> list[Stage]:
+def _usable_stages(definition: Definition, reasons: list[str]) -> list[Splitter]:
     """The parts of the pre-tokenizer up to `ByteLevel`, or those before the first that is unknown."""
-    stages: list[Stage] = []
+    stages: list[Splitter] = []
     for at, part in enumerate(definition.pre_tokenizers):
         if stages and stages[-1].makes_bytes:
             reasons.append(f"{stages[-1].where}: the parts behind it see bytes as characters; they make no cuts")
             break
         try:
-            stages.append(stage_of(part, place_of("pre_tokenizer", "pretokenizers", at, definition)))
+            stages.append(splitter_of(part, place_of("pre_tokenizer", "pretokenizers", at, definition)))
         except CannotCompile as refusal:
             reasons.append(f"{refusal.part}: {refusal.reason}; it and the parts behind it make no cuts")
             break
     return stages
 
 
-def _seen_by(stages: list[Stage]) -> list[npt.NDArray[np.uint32]]:
+def _seen_by(stages: list[Splitter]) -> list[npt.NDArray[np.uint32]]:
     """What each stage sees in the place of each code point, and what the model is given: uint32[0x110000] each."""
     seen = [np.arange(CODE_POINTS, dtype=np.uint32)]
     for stage in stages:
@@ -99,7 +99,7 @@ def _seen_by(stages: list[Stage]) -> list[npt.NDArray[np.uint32]]:
     return seen
 
 
-def _prefixes(definition: Definition, stages: list[Stage], seen: list[npt.NDArray[np.uint32]]) -> _Prefixes:
+def _prefixes(definition: Definition, stages: list[Splitter], seen: list[npt.NDArray[np.uint32]]) -> _Prefixes:
     """What prefixes mean for cuts.
 
     Behind an earlier splitter, a prefix before each word would come to stand behind the cut, too, where the whole has

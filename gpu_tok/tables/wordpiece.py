@@ -8,13 +8,14 @@ import numpy as np
 
 from gpu_tok.tables.definition import Definition
 from gpu_tok.tables.refusal import CannotCompile
-from gpu_tok.tables.trie import Rows, build_trie
+from gpu_tok.tables.trie import build_trie
+from gpu_tok.tables.trie_rows import Rows
 
 LARGEST = int(np.iinfo(np.int32).max)
 
 
 class WordPieceTables(NamedTuple):
-    """row, continuation_root: the trie of `gpu_tok.tables.trie`. unknown_id: what a word becomes that the pieces cannot
+    """row, continuation_root: see `gpu_tok.tables.trie.Trie`. unknown_id: what a word becomes that the pieces cannot
     spell, or that has more than `max_characters`."""
 
     row: Rows

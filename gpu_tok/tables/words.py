@@ -1,23 +1,22 @@
 """Word boundaries of pre-tokenizers that look at one code point at a time, as one table of class pairs.
 
-Each stage (`Digits`, `Punctuation`, ...) puts every code point in a class and says between which classes it parts and
-which it throws away. It decides between two neighbours by their classes alone, and a removed code point is parted from
-both its neighbours; so a sequence of stages parts where any of them does, and is one table again.
+Each splitter (`Digits`, `Punctuation`, ...) puts every code point in a class and says between which classes it parts
+and which it throws away. It decides between two neighbours by their classes alone, and a removed code point is parted
+from both its neighbours; so a sequence of splitters parts where any of them does, and is one table again.
 
-Sources: the behaviours are those of `NormalizedString::split` (tokenizers/src/tokenizer/normalizer.rs), the stages
-those of tokenizers/src/pre_tokenizers.
+Sources: the behaviours are those of `NormalizedString::split` (tokenizers/src/tokenizer/normalizer.rs), the
+splitters those of tokenizers/src/pre_tokenizers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from gpu_tok.tables import unicode
-from gpu_tok.tables.definition import Definition
+from gpu_tok.tables.definition import Definition, Part
 from gpu_tok.tables.refusal import CannotCompile
 
 MAX_CLASSES = 256
@@ -43,25 +42,14 @@ def compile_words(definition: Definition) -> WordTables:
     Raises CannotCompile for the first part that looks at more than two neighbours.
     """
     words = WHOLE
-    for place, part in leaves(definition.json.get("pre_tokenizer"), "pre_tokenizer", "pretokenizers"):
-        for stage in stages_of(part, place):
-            words = combine(words, stage, place)
+    for place, part in definition.parts("pre_tokenizer"):
+        for splitter in splitters_of(part, place):
+            words = combine(words, splitter, place)
     return words
 
 
-def leaves(part: dict[str, Any] | None, place: str, inner: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The parts of nested `Sequence`s in order, each with its place in the file."""
-    if part is None:
-        return
-    if part["type"] != "Sequence":
-        yield place, part
-        return
-    for index, child in enumerate(part[inner]):
-        yield from leaves(child, f"{place}.{inner}[{index}]", inner)
-
-
-def stages_of(part: dict[str, Any], place: str) -> list[WordTables]:
-    """What one pre-tokenizer does, as one stage after another."""
+def splitters_of(part: Part, place: str) -> list[WordTables]:
+    """What one pre-tokenizer does, as one splitter after another."""
     kind = part["type"]
     if kind == "BertPreTokenizer":
         return [split_at("bert_whitespace", "Removed"), split_at("bert_punctuation", "Isolated")]
@@ -83,7 +71,7 @@ def split_at(name: str, behavior: str) -> WordTables:
 
 
 def split_matches(matched: npt.NDArray[np.bool_], behavior: str) -> WordTables:
-    """A stage that splits at single code points; `behavior` says what becomes of them.
+    """A splitter that parts at single code points; `behavior` says what becomes of them.
 
     >>> split_matches(unicode.has("numeric"), "MergedWithNext").parted      # rows: the left one is none, is one
     array([[False,  True],
@@ -102,7 +90,7 @@ def split_matches(matched: npt.NDArray[np.bool_], behavior: str) -> WordTables:
 
 
 def split_by_kind(word: str, space: str) -> WordTables:
-    r"""The stage `\w+|[^\w\s]+`: runs of word characters, runs of others, white space removed."""
+    r"""The splitter `\w+|[^\w\s]+`: runs of word characters, runs of others, white space removed."""
     class_of = np.where(unicode.has(word), 0, np.where(unicode.has(space), 2, 1)).astype(np.uint8)
     parted = ~np.eye(3, dtype=np.bool_)
     parted[2, 2] = True
@@ -110,7 +98,7 @@ def split_by_kind(word: str, space: str) -> WordTables:
 
 
 def combine(first: WordTables, second: WordTables, place: str) -> WordTables:
-    """Both stages as one: its classes are the pairs of classes that occur."""
+    """Both splitters as one: its classes are the pairs of classes that occur."""
     width = len(second.removed)
     pair = first.class_of.astype(np.int64) * width + second.class_of
     present = np.flatnonzero(np.bincount(pair))

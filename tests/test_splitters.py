@@ -1,4 +1,4 @@
-"""Stages: a cut that a stage calls independent leaves the part's words alone, by the oracle's own words."""
+"""Splitters: a cut that a splitter calls independent leaves the part's words alone, by the oracle's own words."""
 
 from __future__ import annotations
 
@@ -13,36 +13,36 @@ from patterns import PATTERNS, representatives
 from tokenizers import Regex, Tokenizer, models, pre_tokenizers
 
 from gpu_tok.tables.refusal import CannotCompile
-from gpu_tok.tables.stages import GPT2_PATTERN, Stage, boundaries, stage_of
+from gpu_tok.tables.splitters import GPT2_PATTERN, Splitter, boundaries, splitter_of
 
 BEHAVIORS = ["removed", "isolated", "merged_with_previous", "merged_with_next", "contiguous"]
 
 
-def part_of(splitter):
+def part_of(reference):
     """A pre-tokenizer as tokenizer.json spells it."""
     tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = splitter
+    tokenizer.pre_tokenizer = reference
     return json.loads(tokenizer.to_str())["pre_tokenizer"]
 
 
-def words(splitter, text):
-    return [word for word, _span in splitter.pre_tokenize_str(text)]
+def words(reference, text):
+    return [word for word, _span in reference.pre_tokenize_str(text)]
 
 
-def first_unsound(stage: Stage, splitter, tries: int, seed: int = 1):
-    """The first cut that a stage allows and the oracle does not, with the words it makes; None if there is none."""
+def first_unsound(splitter: Splitter, reference, tries: int, seed: int = 1):
+    """The first cut that a splitter allows and the oracle does not, with the words it makes; None if there is none."""
     source = random.Random(seed)
-    of_atom = representatives(stage.atom_of, 2)
+    of_atom = representatives(splitter.atom_of, 2)
     alphabet = "".join(of_atom)
-    pairs = np.argwhere(stage.independent)
+    pairs = np.argwhere(splitter.independent)
     for _ in range(tries):
         a, b = pairs[source.randrange(len(pairs))]
         left = "".join(source.choices(alphabet, k=source.randint(0, 5))) + source.choice(of_atom[a])
         right = source.choice(of_atom[b]) + "".join(source.choices(alphabet, k=source.randint(0, 5)))
-        whole, before, behind = words(splitter, left + right), words(splitter, left), words(splitter, right)
+        whole, before, behind = words(reference, left + right), words(reference, left), words(reference, right)
         apart = before + behind
         joined = [*before[:-1], "".join(before[-1:] + behind[:1]), *behind[1:]]
-        if whole != apart and (stage.boundary[a, b] or whole != joined):
+        if whole != apart and (splitter.boundary[a, b] or whole != joined):
             return left, right, whole, apart
     return None
 
@@ -71,51 +71,51 @@ def splits():
     yield pytest.param(pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False), id="ByteLevel without split")
 
 
-@pytest.mark.parametrize("splitter", list(splits()))
-def test_a_cut_that_a_stage_allows_changes_no_word(splitter):
-    assert first_unsound(stage_of(part_of(splitter), "pre_tokenizer"), splitter, tries=2000) is None
+@pytest.mark.parametrize("reference", list(splits()))
+def test_a_cut_that_a_stage_allows_changes_no_word(reference):
+    assert first_unsound(splitter_of(part_of(reference), "pre_tokenizer"), reference, tries=2000) is None
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("splitter", list(splits()))
-def test_a_cut_that_a_stage_allows_changes_no_word_in_many_tries(splitter):
-    assert first_unsound(stage_of(part_of(splitter), "pre_tokenizer"), splitter, tries=30_000, seed=2) is None
+@pytest.mark.parametrize("reference", list(splits()))
+def test_a_cut_that_a_stage_allows_changes_no_word_in_many_tries(reference):
+    assert first_unsound(splitter_of(part_of(reference), "pre_tokenizer"), reference, tries=30_000, seed=2) is None
 
 
 @cache
-def split_stage(name):
-    splitter = pre_tokenizers.Split(Regex(PATTERNS[name]), "isolated")
-    return stage_of(part_of(splitter), "pre_tokenizer"), splitter
+def by_pattern_named(name):
+    reference = pre_tokenizers.Split(Regex(PATTERNS[name]), "isolated")
+    return splitter_of(part_of(reference), "pre_tokenizer"), reference
 
 
 @pytest.mark.parametrize("name", ["gpt2", "cl100k", "o200k", "deepseek numbers", "deepseek words"])
 def test_the_check_finds_a_table_that_allows_every_cut(name):
-    stage, splitter = split_stage(name)
-    all_pairs = replace(stage, independent=np.ones_like(stage.independent))
-    assert first_unsound(all_pairs, splitter, tries=5000) is not None
+    splitter, reference = by_pattern_named(name)
+    all_pairs = replace(splitter, independent=np.ones_like(splitter.independent))
+    assert first_unsound(all_pairs, reference, tries=5000) is not None
 
 
 @pytest.mark.parametrize(("a", "b"), ["\na", " 1", "'s"])
 def test_the_check_finds_one_pair_too_many(a, b):
-    stage, splitter = split_stage("gpt2")
-    one_pair = np.zeros_like(stage.independent)
-    one_pair[stage.atom_of[ord(a)], stage.atom_of[ord(b)]] = True
-    assert not (stage.independent & one_pair).any()
-    assert first_unsound(replace(stage, independent=one_pair), splitter, tries=5000) is not None
+    splitter, reference = by_pattern_named("gpt2")
+    one_pair = np.zeros_like(splitter.independent)
+    one_pair[splitter.atom_of[ord(a)], splitter.atom_of[ord(b)]] = True
+    assert not (splitter.independent & one_pair).any()
+    assert first_unsound(replace(splitter, independent=one_pair), reference, tries=5000) is not None
 
 
 @pytest.mark.parametrize("behavior", BEHAVIORS)
 def test_the_check_finds_boundaries_too_many(behavior):
-    splitter = pre_tokenizers.Punctuation(behavior)
-    stage = stage_of(part_of(splitter), "pre_tokenizer")
-    everywhere = replace(stage, boundary=np.ones_like(stage.boundary))
-    assert first_unsound(everywhere, splitter, tries=500) is not None
+    reference = pre_tokenizers.Punctuation(behavior)
+    splitter = splitter_of(part_of(reference), "pre_tokenizer")
+    everywhere = replace(splitter, boundary=np.ones_like(splitter.boundary))
+    assert first_unsound(everywhere, reference, tries=500) is not None
 
 
 def can_cut(name, a, b):
-    stage, _splitter = split_stage(name)
-    at = stage.atom_of[ord(a)], stage.atom_of[ord(b)]
-    return bool(stage.independent[at] and stage.boundary[at])
+    splitter, _splitter = by_pattern_named(name)
+    at = splitter.atom_of[ord(a)], splitter.atom_of[ord(b)]
+    return bool(splitter.independent[at] and splitter.boundary[at])
 
 
 CUTS = [
@@ -162,37 +162,38 @@ def test_where_a_pattern_can_be_cut(name, pair, expected, reason):
 
 
 def test_byte_level_splits_as_its_pattern_says():
-    by_name = stage_of(part_of(pre_tokenizers.ByteLevel(add_prefix_space=False)), "pre_tokenizer")
-    by_pattern = stage_of(part_of(pre_tokenizers.Split(Regex(GPT2_PATTERN), "isolated")), "pre_tokenizer")
+    by_name = splitter_of(part_of(pre_tokenizers.ByteLevel(add_prefix_space=False)), "pre_tokenizer")
+    by_pattern = splitter_of(part_of(pre_tokenizers.Split(Regex(GPT2_PATTERN), "isolated")), "pre_tokenizer")
     assert (by_name.independent == by_pattern.independent).all()
     assert by_name.makes_bytes
     assert not by_pattern.makes_bytes
 
 
 def test_a_stage_tells_what_the_part_adds_and_replaces():
-    metaspace = stage_of(part_of(pre_tokenizers.Metaspace("▁", "first")), "pre_tokenizer")
+    metaspace = splitter_of(part_of(pre_tokenizers.Metaspace("▁", "first")), "pre_tokenizer")
     assert (metaspace.prefix, metaspace.prefix_scheme, metaspace.replaces) == ("▁", "first", (0x20, 0x2581))
-    assert not metaspace.prefixes_each_word
-    assert stage_of(part_of(pre_tokenizers.Metaspace()), "pre_tokenizer").prefixes_each_word
-    byte_level = stage_of(part_of(pre_tokenizers.ByteLevel(add_prefix_space=True)), "pre_tokenizer")
-    assert (byte_level.prefix, byte_level.prefixes_each_word) == (" ", True)
-    assert not stage_of(part_of(pre_tokenizers.ByteLevel(add_prefix_space=False)), "pre_tokenizer").prefixes_each_word
+    assert splitter_of(part_of(pre_tokenizers.Metaspace()), "pre_tokenizer").prefix_scheme == "always"
+    byte_level = splitter_of(part_of(pre_tokenizers.ByteLevel(add_prefix_space=True)), "pre_tokenizer")
+    assert (byte_level.prefix, byte_level.prefix_scheme) == (" ", "always")
+    assert (
+        splitter_of(part_of(pre_tokenizers.ByteLevel(add_prefix_space=False)), "pre_tokenizer").prefix_scheme == "never"
+    )
 
 
 def test_metaspace_looks_at_both_spaces():
-    stage = stage_of(part_of(pre_tokenizers.Metaspace("▁", "never")), "pre_tokenizer")
-    assert stage.atom_of[ord(" ")] == stage.atom_of[ord("▁")] != stage.atom_of[ord("a")]
+    splitter = splitter_of(part_of(pre_tokenizers.Metaspace("▁", "never")), "pre_tokenizer")
+    assert splitter.atom_of[ord(" ")] == splitter.atom_of[ord("▁")] != splitter.atom_of[ord("a")]
 
 
-@pytest.mark.parametrize("splitter", [pre_tokenizers.UnicodeScripts(), pre_tokenizers.FixedLength(5)])
-def test_parts_without_known_cuts_are_refused_by_name(splitter):
-    with pytest.raises(CannotCompile, match=r"pretokenizers\[1\]: .*" + type(splitter).__name__):
-        stage_of(part_of(splitter), "pre_tokenizer.pretokenizers[1]")
+@pytest.mark.parametrize("reference", [pre_tokenizers.UnicodeScripts(), pre_tokenizers.FixedLength(5)])
+def test_parts_without_known_cuts_are_refused_by_name(reference):
+    with pytest.raises(CannotCompile, match=r"pretokenizers\[1\]: .*" + type(reference).__name__):
+        splitter_of(part_of(reference), "pre_tokenizer.pretokenizers[1]")
 
 
 def test_a_refused_pattern_names_its_place():
     with pytest.raises(CannotCompile, match=r"^pre_tokenizer: `\(\?<=` \(look-behind\)"):
-        stage_of(part_of(pre_tokenizers.Split(Regex("(?<=a)b"), "isolated")), "pre_tokenizer")
+        splitter_of(part_of(pre_tokenizers.Split(Regex("(?<=a)b"), "isolated")), "pre_tokenizer")
 
 
 def test_atoms_that_may_be_inside_a_match_are_no_boundary():

@@ -6,38 +6,22 @@ One-sided: a code point too many only costs time, one too few would be wrong. So
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import cache
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from gpu_tok.tables import unicode
+from gpu_tok.tables.atoms import only
 from gpu_tok.tables.charsmap import read_charsmap
-
-CodePoints = npt.NDArray[np.bool_]  # bool[0x110000]
-
-
-def none_of() -> CodePoints:
-    return np.zeros(0x110000, bool)
+from gpu_tok.tables.definition import Part
+from gpu_tok.tables.unicode import Property
 
 
-def set_of(characters: Iterable[str]) -> CodePoints:
-    """The set of some characters.
-
-    >>> np.flatnonzero(set_of("ab")).tolist()
-    [97, 98]
-    """
-    members = none_of()
-    members[[ord(character) for character in characters]] = True
-    return members
-
-
-def sources(normalizers: Sequence[dict[str, Any]], wanted: CodePoints) -> CodePoints | None:
+def preimage(normalizers: Sequence[Part], wanted: Property) -> Property | None:
     """Every code point from which the normalizers, in order, can make one of those wanted, whatever stands beside it.
 
-    >>> np.flatnonzero(sources([{"type": "Lowercase"}], set_of("k"))).tolist()
+    >>> np.flatnonzero(preimage([{"type": "Lowercase"}], only("k"))).tolist()
     [75, 107, 8490]
     """
     for part in reversed(normalizers):
@@ -48,7 +32,7 @@ def sources(normalizers: Sequence[dict[str, Any]], wanted: CodePoints) -> CodePo
     return wanted
 
 
-def _before(part: dict[str, Any], wanted: CodePoints) -> CodePoints | None:
+def _before(part: Part, wanted: Property) -> Property | None:
     kind = part["type"]
     if kind in ("Strip", "StripAccents"):
         return wanted
@@ -61,7 +45,7 @@ def _before(part: dict[str, Any], wanted: CodePoints) -> CodePoints | None:
     if kind == "Nmt":
         return None if wanted[ord(" ")] else wanted
     if kind == "Prepend":
-        return None if np.any(wanted & set_of(part["prepend"])) else wanted
+        return None if np.any(wanted & only(part["prepend"])) else wanted
     if kind == "Replace":
         return _before_replace(part, wanted)
     if kind == "BertNormalizer":
@@ -71,14 +55,14 @@ def _before(part: dict[str, Any], wanted: CodePoints) -> CodePoints | None:
     return None
 
 
-def vanishing(normalizers: Sequence[dict[str, Any]]) -> CodePoints | None:
+def vanishing(normalizers: Sequence[Part]) -> Property | None:
     """Every code point that may leave nothing of its own right behind an ASCII character other than CR; None says that
     all may. (Behind others it may also be dropped with the rest of a grapheme cluster.)
 
     >>> np.flatnonzero(vanishing([{"type": "Replace", "pattern": {"String": "ab"}, "content": ""}])).tolist()
     [97, 98]
     """
-    gone = none_of()
+    gone = only("")
     for at, part in reversed(list(enumerate(normalizers))):
         if part["type"] == "Precompiled" and any(not _keeps_ascii(earlier) for earlier in normalizers[:at]):
             return None
@@ -90,15 +74,15 @@ def vanishing(normalizers: Sequence[dict[str, Any]]) -> CodePoints | None:
     return gone
 
 
-def _keeps_ascii(part: dict[str, Any]) -> bool:
+def _keeps_ascii(part: Part) -> bool:
     """Whether what a part makes of an ASCII character is ASCII."""
     return part["type"] != "ByteLevel" and part.get("content", "").isascii()
 
 
-def _deletes(part: dict[str, Any]) -> CodePoints | None:
+def _deletes(part: Part) -> Property | None:
     kind = part["type"]
     if kind in ("Lowercase", "Strip", "Prepend"):
-        return none_of()
+        return only("")
     if kind in ("NFC", "NFD", "NFKC", "NFKD"):
         return joining()
     if kind == "StripAccents":
@@ -107,59 +91,59 @@ def _deletes(part: dict[str, Any]) -> CodePoints | None:
         return unicode.has("bert_deleted") | unicode.has("bert_mark") | joining()
     if kind == "Replace":
         if part["content"]:
-            return none_of()
-        return set_of(part["pattern"]["String"]) if "String" in part["pattern"] else None
+            return only("")
+        return only(part["pattern"]["String"]) if "String" in part["pattern"] else None
     if kind == "Precompiled":
         return _dropped_by_precompiled(part)
     return None
 
 
-def _dropped_by_precompiled(part: dict[str, Any]) -> CodePoints | None:
+def _dropped_by_precompiled(part: Part) -> Property | None:
     """The rest of a cluster is dropped behind a known beginning; of ASCII only LF goes on one of ASCII, that of CR."""
     try:
         charsmap = read_charsmap(part["precompiled_charsmap"])
     except ValueError:
         return None
-    dropped = set_of("".join(key for key, value in charsmap.items() if not value))
+    dropped = only("".join(key for key, value in charsmap.items() if not value))
     dropped[0x80:] = True
     return dropped
 
 
 @cache
-def joining() -> CodePoints:
+def joining() -> Property:
     """Code points that can compose with, or move in front of others behind, the character before them."""
     nfd = unicode.image("nfd")
     behind = np.ones(len(nfd.flat), bool)
     behind[nfd.starts[:-1][np.diff(nfd.starts) > 0]] = False
-    joins = none_of()
+    joins = only("")
     joins[nfd.flat[behind]] = True
     return joins | (unicode.combining_class() != 0)
 
 
-def by_image(name: str, wanted: CodePoints) -> CodePoints:
+def by_image(name: str, wanted: Property) -> Property:
     """The code points whose image holds one of those wanted."""
     image = unicode.image(name)
     hits = np.flatnonzero(wanted[image.flat])
-    found = none_of()
+    found = only("")
     found[np.searchsorted(image.starts, hits, side="right") - 1] = True
     return found
 
 
-def _image_of(name: str, members: CodePoints) -> CodePoints:
+def _image_of(name: str, members: Property) -> Property:
     image = unicode.image(name)
-    found = none_of()
+    found = only("")
     found[image.flat[np.repeat(members, np.diff(image.starts))]] = True
     return found
 
 
-def _before_replace(part: dict[str, Any], wanted: CodePoints) -> CodePoints | None:
-    if not np.any(wanted & set_of(part["content"])):
+def _before_replace(part: Part, wanted: Property) -> Property | None:
+    if not np.any(wanted & only(part["content"])):
         return wanted
     literal = part["pattern"].get("String")
-    return wanted | set_of(literal) if literal else None
+    return wanted | only(literal) if literal else None
 
 
-def _before_bert(part: dict[str, Any], wanted: CodePoints) -> CodePoints | None:
+def _before_bert(part: Part, wanted: Property) -> Property | None:
     if wanted[ord(" ")]:
         return None
     if part["lowercase"]:
@@ -168,7 +152,7 @@ def _before_bert(part: dict[str, Any], wanted: CodePoints) -> CodePoints | None:
     return by_image("nfd", wanted) if strips else wanted
 
 
-def _before_precompiled(part: dict[str, Any], wanted: CodePoints) -> CodePoints | None:
+def _before_precompiled(part: Part, wanted: Property) -> Property | None:
     try:
         charsmap = read_charsmap(part["precompiled_charsmap"])
     except ValueError:
@@ -177,4 +161,4 @@ def _before_precompiled(part: dict[str, Any], wanted: CodePoints) -> CodePoints 
         chr(code_point) for code_point in np.flatnonzero(wanted).tolist() if not 0xD800 <= code_point <= 0xDFFF
     }
     openings = [key[0] for key, value in charsmap.items() if key and not wanted_ones.isdisjoint(value)]
-    return wanted | set_of(openings)
+    return wanted | only("".join(openings))

@@ -1,4 +1,4 @@
-"""Pre-tokenizer parts -> stages: where a text may be cut so that a part makes the same words of both sides.
+"""Pre-tokenizer parts -> splitters: where a text may be cut so that a part makes the same words of both sides.
 
 A pre-tokenizer is a sequence of parts, and each part sees the words of the part before as whole texts. A cut between
 two characters is harmless to a sequence if, for some part k, it is independent at every part up to k and always a
@@ -16,19 +16,19 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 
 from gpu_tok.tables import regex, unicode
-from gpu_tok.tables.atoms import Atoms, Property, atoms_of, only
+from gpu_tok.tables.atoms import Atoms, atoms_of, only
+from gpu_tok.tables.classes import Pairs
+from gpu_tok.tables.definition import Part
 from gpu_tok.tables.refusal import CannotCompile
-
-Pairs = npt.NDArray[np.bool_]
+from gpu_tok.tables.unicode import Property
 
 GPT2_PATTERN = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
 
 
 @dataclass(frozen=True)
-class Stage:
+class Splitter:
     """One part of a pre-tokenizer, over atoms: the classes of code points that it cannot tell apart.
 
     atom_of: uint8 or uint16[0x110000], of the characters that this part is given.
@@ -36,9 +36,10 @@ class Stage:
     whatever x and y are, but for a word that may run across the cut where that is no boundary.
     boundary: bool[n, n]. [a, b] says that no word runs across the cut, given that the cut is independent.
     prefix: what the part puts before a word that it is given, unless the word begins with it; "" if nothing.
-    prefix_scheme: "always" (before every word that the part before made) or "first" (at byte 0 of the document only).
+    prefix_scheme: "always" (before every word that the part before made, so before the first word behind some cuts) or
+    "first" (at byte 0 of the document only).
     replaces: (c, d): the parts behind see the code point d in the place of c.
-    makes_bytes: the parts behind see bytes as characters; their stages say nothing about characters.
+    makes_bytes: the parts behind see bytes as characters; their splitters say nothing about characters.
     """
 
     where: str
@@ -50,14 +51,9 @@ class Stage:
     replaces: tuple[int, int] | None = None
     makes_bytes: bool = False
 
-    @property
-    def prefixes_each_word(self) -> bool:
-        """Behind another splitter the prefix goes to each of its words, so to the first word behind some cuts."""
-        return self.prefix_scheme == "always"
 
-
-def stage_of(part: dict[str, Any], where: str) -> Stage:
-    """The stage of one part of `Definition.pre_tokenizers`; `where` names its place in tokenizer.json.
+def splitter_of(part: Part, where: str) -> Splitter:
+    """The splitter of one part of `Definition.pre_tokenizers`; `where` names its place in tokenizer.json.
 
     Raises CannotCompile where it has none: then nothing is known about cuts behind the part before.
     """
@@ -67,13 +63,13 @@ def stage_of(part: dict[str, Any], where: str) -> Stage:
     return compile_part(part, where)
 
 
-def _bert(part: dict[str, Any], where: str) -> Stage:
+def _bert(part: Part, where: str) -> Splitter:
     """White space is removed, each punctuation character is a word."""
     apart = unicode.has("bert_whitespace") | unicode.has("bert_punctuation")
     return _by_character(where, [apart], lambda apart: apart[0][:, None] | apart[0][None, :])
 
 
-def _whitespace(part: dict[str, Any], where: str) -> Stage:
+def _whitespace(part: Part, where: str) -> Splitter:
     r"""`\w+|[^\w\s]+`: runs of one kind; white space is removed."""
     sets = [unicode.has("whitespace_w"), unicode.has("whitespace_s")]
 
@@ -84,23 +80,23 @@ def _whitespace(part: dict[str, Any], where: str) -> Stage:
     return _by_character(where, sets, boundary)
 
 
-def _whitespace_split(part: dict[str, Any], where: str) -> Stage:
+def _whitespace_split(part: Part, where: str) -> Splitter:
     return _by_predicate(where, unicode.has("white"), "Removed")
 
 
-def _punctuation(part: dict[str, Any], where: str) -> Stage:
+def _punctuation(part: Part, where: str) -> Splitter:
     return _by_predicate(where, unicode.has("punctuation"), part["behavior"])
 
 
-def _digits(part: dict[str, Any], where: str) -> Stage:
+def _digits(part: Part, where: str) -> Splitter:
     return _by_predicate(where, unicode.has("numeric"), "Isolated" if part["individual_digits"] else "Contiguous")
 
 
-def _char_delimiter(part: dict[str, Any], where: str) -> Stage:
+def _char_delimiter(part: Part, where: str) -> Splitter:
     return _by_predicate(where, only(part["delimiter"]), "Removed")
 
 
-def _metaspace(part: dict[str, Any], where: str) -> Stage:
+def _metaspace(part: Part, where: str) -> Splitter:
     """' ' becomes the replacement, and with `split` a word begins before every replacement."""
     replacement = part["replacement"]
     marks = only(" " + replacement) if part["split"] else only("")
@@ -114,7 +110,7 @@ def _metaspace(part: dict[str, Any], where: str) -> Stage:
     )
 
 
-def _byte_level(part: dict[str, Any], where: str) -> Stage:
+def _byte_level(part: Part, where: str) -> Splitter:
     added: dict[str, Any] = {"makes_bytes": True}
     if part["add_prefix_space"]:
         added |= {"prefix": " ", "prefix_scheme": "always"}
@@ -123,7 +119,7 @@ def _byte_level(part: dict[str, Any], where: str) -> Stage:
     return _by_predicate(where, only(""), "Isolated", **added)
 
 
-def _split(part: dict[str, Any], where: str) -> Stage:
+def _split(part: Part, where: str) -> Splitter:
     pattern = part["pattern"]
     if "String" in pattern:
         automaton = regex.compile_literal(pattern["String"], where)
@@ -132,7 +128,7 @@ def _split(part: dict[str, Any], where: str) -> Stage:
     return _by_automaton(where, automaton, part["behavior"], part["invert"])
 
 
-_PARTS: dict[str, Callable[[dict[str, Any], str], Stage]] = {
+_PARTS: dict[str, Callable[[Part, str], Splitter]] = {
     "BertPreTokenizer": _bert,
     "Whitespace": _whitespace,
     "WhitespaceSplit": _whitespace_split,
@@ -145,21 +141,21 @@ _PARTS: dict[str, Callable[[dict[str, Any], str], Stage]] = {
 }
 
 
-def _by_predicate(where: str, matched: Property, behavior: str, **added: Any) -> Stage:
+def _by_predicate(where: str, matched: Property, behavior: str, **added: Any) -> Splitter:
     """A splitter that matches each character of a set alone."""
     return _by_character(where, [matched], lambda kinds: boundaries(kinds[0], ~kinds[0], behavior), **added)
 
 
-def _by_character(where: str, sets: list[Property], boundary: Callable[[list[Pairs]], Pairs], **added: Any) -> Stage:
+def _by_character(where: str, sets: list[Property], boundary: Callable[[list[Pairs]], Pairs], **added: Any) -> Splitter:
     """A splitter that looks at one character, or at the kinds of two neighbours: independent everywhere."""
     atom_of, members = atoms_of(sets)
     pairs = boundary(list(members))
-    return Stage(where, atom_of, np.ones_like(pairs), pairs, **added)
+    return Splitter(where, atom_of, np.ones_like(pairs), pairs, **added)
 
 
-def _by_automaton(where: str, automaton: regex.Automaton, behavior: str, invert: bool, **added: Any) -> Stage:
+def _by_automaton(where: str, automaton: regex.Automaton, behavior: str, invert: bool, **added: Any) -> Splitter:
     pairs = boundaries(automaton.always_inside(), automaton.never_inside(), behavior, invert)
-    return Stage(where, automaton.atom_of, automaton.independent(), pairs, **added)
+    return Splitter(where, automaton.atom_of, automaton.independent(), pairs, **added)
 
 
 def boundaries(inside: Pairs, outside: Pairs, behavior: str, invert: bool = False) -> Pairs:
