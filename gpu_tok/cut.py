@@ -8,7 +8,7 @@ import numpy as np
 
 from cpu_ref.cut import CutTable, next_cut
 from cpu_ref.machine import RANGES
-from gpu_tok.added_tokens import TEXT, Tiles
+from gpu_tok.added_tokens import TEXT, Sections
 from gpu_tok.batch import Bytes, starts_of
 from gpu_tok.tables import ends
 from gpu_tok.tables.cuts import CutTables
@@ -58,7 +58,7 @@ def _ranges(values: np.ndarray) -> np.ndarray:
     return runs[values[first].any(axis=1)].astype(np.uint8)
 
 
-def divide_long(sections: Tiles, table: CutTable, unit_bytes: int) -> Tiles:
+def divide_long(sections: Sections, table: CutTable, unit_bytes: int) -> Sections:
     """Divides sections of more than two units at cuts, so that one huge text keeps all workers busy.
 
     The parts keep the end flags of the ends that they have.
@@ -81,7 +81,7 @@ def divide_long(sections: Tiles, table: CutTable, unit_bytes: int) -> Tiles:
         edges[begin + 1 : end] = cuts
         flags[begin + 1 : end] &= ends.SECTION_LAST
         flags[begin : end - 1] &= ~np.uint8(ends.SECTION_LAST)
-    return Tiles(sections.bytes, edges, np.repeat(sections.id, counts), flags, first[sections.row_section])
+    return Sections(sections.bytes, edges, np.repeat(sections.id, counts), flags, first[sections.row_section])
 
 
 def _cuts_every(bytes: Bytes, begin: int, end: int, table: CutTable, step: int) -> list[int]:
@@ -93,7 +93,7 @@ def _cuts_every(bytes: Bytes, begin: int, end: int, table: CutTable, step: int) 
     return cuts
 
 
-def units_of(sections: Tiles, unit_bytes: int, ramp: bool) -> list[tuple[int, int]]:
+def units_of(sections: Sections, unit_bytes: int, ramp: bool) -> list[tuple[int, int]]:
     """Work units: ranges of sections of about `unit_bytes`, none empty.
 
     ramp: begin with small ones and double them, so that an empty table has learnt the frequent chunks before the

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gpu_tok import batch_table
-from gpu_tok.added_tokens import TEXT, Tiles
+from gpu_tok.added_tokens import TEXT, Sections
 from gpu_tok.batch_table import Late, starts_on
 from gpu_tok.cold import ColdPath
 from gpu_tok.device_table import DeviceTable
@@ -94,7 +94,7 @@ def encoder_on(device: Any, cuts: CutTables, cold: ColdPath, table_bytes: int) -
     return DeviceEncoder(class_of, device.upload(words), DeviceTable(device, table_bytes), cold)
 
 
-def encode(device: Any, sections: Tiles, encoder: DeviceEncoder, plan: Plan | None = None) -> DeviceRows:
+def encode(device: Any, sections: Sections, encoder: DeviceEncoder, plan: Plan | None = None) -> DeviceRows:
     """sections -> ids, exactly the reference's."""
     text = upload(device, sections, encoder.cold.flags)
     cuts = cut(device, text, encoder)
@@ -106,7 +106,7 @@ def encode(device: Any, sections: Tiles, encoder: DeviceEncoder, plan: Plan | No
     return rows
 
 
-def upload(device: Any, sections: Tiles, flag_mask: int) -> Text:
+def upload(device: Any, sections: Sections, flag_mask: int) -> Text:
     """Sections to the device. flag_mask: the end flags that the tokenizer's keys need."""
     first, last = int(sections.start[0]), int(sections.start[-1])
     whole, token = sections.flags & ends.WHOLE != 0, sections.id != TEXT

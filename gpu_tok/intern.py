@@ -23,7 +23,7 @@ from cpu_ref.intern import (
     number_distinct,
     publish,
 )
-from gpu_tok.added_tokens import Tiles
+from gpu_tok.added_tokens import Sections
 from gpu_tok.batch import Ids, Ragged, Starts
 from gpu_tok.cold import ColdPath
 from gpu_tok.errors import TextError
@@ -124,7 +124,7 @@ class Encoder(NamedTuple):
     cold: ColdPath
 
 
-def encode_sections(unit: tuple[int, int], sections: Tiles, end_place: Starts, encoder: Encoder) -> Ids:
+def encode_sections(unit: tuple[int, int], sections: Sections, end_place: Starts, encoder: Encoder) -> Ids:
     """The ids of one work unit: those of known chunks from the table, those of new ones from the cold path.
 
     unit: first section and one past the last. end_place: int64[sections], written: ids of the unit before the end of
@@ -151,5 +151,5 @@ def encode_sections(unit: tuple[int, int], sections: Tiles, end_place: Starts, e
     return ids
 
 
-def _row_of(sections: Tiles, section: int) -> int:
+def _row_of(sections: Sections, section: int) -> int:
     return int(np.searchsorted(sections.row_section, section, side="right")) - 1

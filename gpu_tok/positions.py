@@ -27,15 +27,15 @@ def section_counts(end_place: Starts, units: list[tuple[int, int]]) -> npt.NDArr
     return counts
 
 
-def of_sections(section_counts: npt.NDArray[np.int64], row_section: Starts) -> SectionPlaces:
+def of_sections(counts: npt.NDArray[np.int64], row_section: Starts) -> SectionPlaces:
     """Adds up the ids of sections text by text.
 
-    section_counts: int64[sections]; row_section: int64[texts + 1], the first section of each text.
+    counts: int64[sections]; row_section: int64[texts + 1], the first section of each text.
 
     >>> of_sections(np.array([2, 1, 4]), np.array([0, 2, 2, 3])).row_counts
     array([3, 0, 4])
     """
-    section_start = starts_of(section_counts)
+    section_start = starts_of(counts)
     row_start = section_start[row_section]
     sections_of_row = np.diff(row_section)
     section_row = np.repeat(np.arange(len(sections_of_row)), sections_of_row)

@@ -101,7 +101,7 @@ def sections_of(made, texts):
 def ids_by_sections(made, texts):
     batch, sections = sections_of(made, texts)
     rows = []
-    for begin, end in zip(sections.row_start.tolist(), sections.row_start[1:].tolist(), strict=False):
+    for begin, end in zip(sections.row_section.tolist(), sections.row_section[1:].tolist(), strict=False):
         ids = []
         for at in range(begin, end):
             if sections.id[at] == TEXT:
@@ -255,7 +255,7 @@ def test_flags_of_sections():
     _batch, sections = sections_of(made, ["a<b>a", "", "a"])
     first, last, document, sub = ends.SECTION_FIRST, ends.SECTION_LAST, ends.DOCUMENT_FIRST, ends.SUBSECTION_FIRST
     assert sections.flags.tolist() == [WHOLE_TEXT, 0, sub | first, 0, sub | last, WHOLE_TEXT, WHOLE_TEXT]
-    assert sections.row_start.tolist() == [0, 5, 6, 7]
+    assert sections.row_section.tolist() == [0, 5, 6, 7]
     assert document & WHOLE_TEXT
 
 
@@ -321,7 +321,7 @@ def test_rows_of_a_slice_of_a_batch():
     batch = TextBatch.of(["b<a>", "<a>b", "", "b<a>b"])
     sections = find_sections(batch.bytes, batch.starts[1:4], compile_added_tokens(made))
     assert sections.start.tolist() == [4, 7, 8]
-    assert sections.row_start.tolist() == [0, 2, 3]
+    assert sections.row_section.tolist() == [0, 2, 3]
 
 
 def test_no_added_tokens_and_no_texts():

@@ -15,7 +15,7 @@ import texts
 from test_hot import ALL_ENDS, MadeUpModel, encode, encoder_of, plain_cuts, plain_ids, random_tables, sections_of
 
 from gpu_tok import device_path
-from gpu_tok.added_tokens import TEXT, Tiles
+from gpu_tok.added_tokens import TEXT, Sections
 from gpu_tok.batch import TextBatch, starts_of
 from gpu_tok.device_path import TILE, DeviceEncoder, encoder_on
 from gpu_tok.emulated import EmulatedDevice
@@ -29,7 +29,7 @@ def device_encoder(tables: CutTables, flags: int = 0, budget: int = 1 << 16, see
     return device, encoder_on(device, tables, MadeUpModel(flags), budget)
 
 
-def encode_on(device: EmulatedDevice, sections: Tiles, encoder: DeviceEncoder, plan=None) -> list[list[int]]:
+def encode_on(device: EmulatedDevice, sections: Sections, encoder: DeviceEncoder, plan=None) -> list[list[int]]:
     rows = device_path.encode(device, sections, encoder, plan)
     ids, starts = device.download(rows.ids), device.download(rows.starts)
     return [ids[begin:end].tolist() for begin, end in itertools.pairwise(starts)]
@@ -180,7 +180,7 @@ def test_added_tokens_and_whole_sections_are_not_cut(flags):
         for own in pieces
     ]
     flat = [piece for own in pieces for piece in own]
-    sections = Tiles(
+    sections = Sections(
         TextBatch.of(["".join(piece for piece, _id, _flags in flat)]).bytes,
         starts_of(np.array([len(piece.encode()) for piece, _id, _flags in flat])),
         np.array([id_ for _piece, id_, _flags in flat], np.int32),

@@ -16,7 +16,7 @@ import texts
 from cpu_ref import hot
 from cpu_ref.cut import BLOCK, next_cut
 from gpu_tok import cut, intern
-from gpu_tok.added_tokens import TEXT, Tiles
+from gpu_tok.added_tokens import TEXT, Sections
 from gpu_tok.batch import Ragged, TextBatch, starts_of
 from gpu_tok.intern import Encoder, Table, encode_sections
 from gpu_tok.positions import of_sections, section_counts
@@ -76,13 +76,13 @@ def plain_ids(text: str, tables: CutTables, model: MadeUpModel, flags: int = ALL
     return ids
 
 
-def sections_of(batch: TextBatch) -> Tiles:
+def sections_of(batch: TextBatch) -> Sections:
     rows = len(batch)
     ids, flags = np.full(rows, TEXT, np.int32), np.full(rows, ALL_ENDS, np.uint8)
-    return Tiles(batch.bytes, batch.starts, ids, flags, np.arange(rows + 1))
+    return Sections(batch.bytes, batch.starts, ids, flags, np.arange(rows + 1))
 
 
-def encode(batch: TextBatch, sections: Tiles, encoder: Encoder, unit_bytes: int = 1 << 20) -> list[list[int]]:
+def encode(batch: TextBatch, sections: Sections, encoder: Encoder, unit_bytes: int = 1 << 20) -> list[list[int]]:
     """All steps but special tokens, on one thread."""
     sections = cut.divide_long(sections, encoder.cut_table, unit_bytes)
     units = cut.units_of(sections, unit_bytes, ramp=False)
@@ -213,7 +213,7 @@ def test_added_tokens_and_whole_sections_are_not_cut(flags):
         expected.append([x for row in ids for x in row])
     batch = TextBatch.of(given)
     flat = [piece for row in rows for piece in row]
-    sections = Tiles(
+    sections = Sections(
         batch.bytes,
         starts_of(np.array([len(piece.encode()) for piece, _id, _flags in flat])),
         np.array([id_ for _piece, id_, _flags in flat], np.int32),
