@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -11,10 +11,8 @@ from gpu_tok.errors import TextError
 from gpu_tok.tables.definition import Definition
 from gpu_tok.tables.postprocess import (
     Pad,
-    Side,
     Template,
     Truncation,
-    compile_postprocess,
     resolve_padding,
     resolve_truncation,
 )
@@ -53,28 +51,14 @@ def resolve(
     padding: Literal["longest", "max_length", False] | None = None,
     pad_to_multiple_of: int | None = None,
     pad_id: int | None = None,
-    truncation_side: Side | None = None,
-    padding_side: Side | None = None,
 ) -> tuple[Truncation | None, Pad | None]:
     """Truncation and padding for the arguments of `encode_batch`.
 
     With padding="max_length", `max_length` is the length of the rows; it cuts only where truncation is on.
     """
     cut_length = None if padding == "max_length" and not truncation and not definition.truncation else max_length
-    cut = resolve_truncation(definition, truncation, cut_length, truncation_side)
-    return cut, resolve_padding(definition, padding, max_length, pad_to_multiple_of, pad_id, padding_side)
-
-
-def make_plan(
-    definition: Definition, add_special_tokens: bool = True, **arguments: Any
-) -> tuple[Plan, Template, Pad | None]:
-    """The plan for the arguments of `encode_batch`, with the template and the padding that it was made from.
-
-    arguments: as for `resolve`.
-    """
-    template = compile_postprocess(definition, add_special_tokens)
-    cut, pad = resolve(definition, **arguments)
-    return plan_of(template, cut, pad), template, pad
+    cut = resolve_truncation(definition, truncation, cut_length)
+    return cut, resolve_padding(definition, padding, max_length, pad_to_multiple_of, pad_id)
 
 
 def plan_of(template: Template, cut: Truncation | None, pad: Pad | None) -> Plan:

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpu_tok.errors import GpuTokError, TextError
-from gpu_tok.postprocess import PAD_TO_LONGEST, UNLIMITED, make_plan, place
+from gpu_tok.postprocess import PAD_TO_LONGEST, UNLIMITED, place, plan_of, resolve
 from gpu_tok.tables.definition import Definition
 from gpu_tok.tables.postprocess import compile_postprocess
 from gpu_tok.tables.refusal import CannotCompile
@@ -93,6 +93,13 @@ def rows(plan, template, pad, encoded):
             )
         )
     return made
+
+
+def make_plan(made, add_special_tokens=True, **arguments):
+    """The plan for the arguments of `encode_batch`, and the template and the padding that it was made from."""
+    template = compile_postprocess(made, add_special_tokens)
+    cut, pad = resolve(made, **arguments)
+    return plan_of(template, cut, pad), template, pad
 
 
 def reference_rows(reference, texts, add_special_tokens):
@@ -178,7 +185,7 @@ def test_arguments_stand_before_the_file():
     assert make_plan(made, max_length=6)[0].keep_at_most == 4
     assert make_plan(made, padding="longest")[0].pad_mode == PAD_TO_LONGEST
     assert make_plan(made, padding="max_length")[0].pad_length == 8
-    assert make_plan(made, truncation_side="left", padding_side="left", pad_id=7)[0][3:9] == (True, 2, 8, 0, 7, True)
+    assert make_plan(made, pad_id=7)[0].pad_id == 7
 
 
 def test_a_length_alone_cuts_but_a_length_to_pad_to_does_not():
@@ -190,10 +197,10 @@ def test_a_length_alone_cuts_but_a_length_to_pad_to_does_not():
 
 def test_arguments_equal_the_reference_set_up_by_hand():
     made = definition(BERT)
-    made.reference.enable_truncation(5, direction="left")
-    made.reference.enable_padding(pad_to_multiple_of=4, direction="left", pad_id=0)
-    arguments = {"truncation_side": "left", "padding_side": "left", "padding": "longest", "pad_to_multiple_of": 4}
-    plan, template, pad = make_plan(definition(BERT), truncation=True, max_length=5, **arguments)
+    made.reference.enable_truncation(5)
+    made.reference.enable_padding(pad_to_multiple_of=4, pad_id=0)
+    arguments = {"truncation": True, "max_length": 5, "padding": "longest", "pad_to_multiple_of": 4}
+    plan, template, pad = make_plan(definition(BERT), **arguments)
     assert rows(plan, template, pad, encoded_texts(made, TEXTS)) == reference_rows(made.reference, TEXTS, True)
 
 

@@ -143,11 +143,10 @@ def resolve_truncation(
     definition: Definition,
     truncation: bool | None = None,
     max_length: int | None = None,
-    side: Side | None = None,
 ) -> Truncation | None:
     """What `encode_batch` is to cut off. None honours the file, False is off, True is on.
 
-    max_length, side: instead of what the file says; a `max_length` alone switches truncation on.
+    max_length: instead of what the file says; alone, it switches truncation on.
     """
     _check_length("max_length", max_length)
     told = definition.truncation
@@ -160,7 +159,7 @@ def resolve_truncation(
     told = told or {}
     return Truncation(
         told["max_length"] if max_length is None else max_length,
-        side or _side(told.get("direction", "Right")),
+        _side(told.get("direction", "Right")),
         _snake(told.get("strategy", "LongestFirst")),
         told.get("stride", 0),
     )
@@ -172,7 +171,6 @@ def resolve_padding(
     max_length: int | None = None,
     pad_to_multiple_of: int | None = None,
     pad_id: int | None = None,
-    side: Side | None = None,
 ) -> Pad | None:
     """How `encode_batch` is to fill rows up. None honours the file, False is off.
 
@@ -194,7 +192,7 @@ def resolve_padding(
         multiple or 0,
         told.get("pad_id", 0) if pad_id is None else pad_id,
         told.get("pad_type_id", 0),
-        side or _side(told.get("direction", "Right")),
+        _side(told.get("direction", "Right")),
     )
 
 
