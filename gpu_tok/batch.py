@@ -32,6 +32,7 @@ class Ragged(NamedTuple):
     starts: Starts
 
     def row(self, index: int) -> np.ndarray:
+        """One row, as a view."""
         return self.flat[self.starts[index] : self.starts[index + 1]]
 
     @property
@@ -96,6 +97,7 @@ class TextBatch:
 
     @property
     def byte_count(self) -> int:
+        """Bytes of all texts together."""
         return int(self.starts[-1] - self.starts[0])
 
     def text(self, row: int) -> str:
@@ -103,6 +105,7 @@ class TextBatch:
         return self.bytes[self.starts[row] : self.starts[row + 1]].tobytes().decode("utf-8", "replace")
 
     def to_list(self) -> list[str]:
+        """All texts as Python strings."""
         return [self.text(row) for row in range(len(self))]
 
     @classmethod
@@ -309,6 +312,7 @@ class TokenBatch:
         return np.diff(self.starts)
 
     def to_list(self) -> list[list[int]]:
+        """The ids of all rows as Python lists, padding included."""
         flat, starts = self.ids.tolist(), self.starts.tolist()
         return [flat[begin:end] for begin, end in itertools.pairwise(starts)]
 
