@@ -192,6 +192,9 @@ def test_explain_ends_with_the_references_ids(definition):
     assert run.status == 0
     assert run.json["ids"] == definition.encode(text).ids
     assert Run("explain", text, "-t", "tok.json").status == 0
+    refused = Run("explain", "-", "-t", "tok.json", input=b"na\xefve")
+    assert refused.status == 2
+    assert "byte 0xef at 2 of the text is no UTF-8" in refused.err
     piped = Run("explain", "-", "-t", "tok.json", "--json", input=text.encode())
     assert piped.json["ids"] == definition.encode(text).ids
 
@@ -263,7 +266,7 @@ def test_the_demos_tokenizers_are_made_by_its_script(folder):
     [
         ("encode no.jsonl -t tok.json -o out.npy", "no.jsonl: no file is named so", "the folder looked into is"),
         ("encode *.zip -t tok.json -o out.npy", "*.zip: no file matches", "the folder looked into is"),
-        ("encode empty -t tok.json -o out.npy", "empty: is empty", "data files end in .jsonl"),
+        ("encode empty -t tok.json -o out.npy", "empty: is empty", "such files end in .jsonl"),
         ("encode tok.json -t no.json -o out.npy", "no.json: cannot be read", "name a tokenizer.json file"),
         ("encode texts.jsonl -t texts.jsonl -o out.npy", "texts.jsonl: the reference", "gpu_tok reads what"),
         ("encode texts.jsonl -t tok.json -o out.bin", "out.bin: ids are written as", "let the name of the output end"),
@@ -274,7 +277,10 @@ def test_the_demos_tokenizers_are_made_by_its_script(folder):
          "'text', 'n'; name the one you mean with --text-field"),
         ("encode texts.jsonl -t tok.json -o out.npy --padding", "--padding fills rows up to --max-length", "add --max"),
         ("encode texts.jsonl -t tok.json -o out.npy --truncation", "--truncation cuts rows at", "add --max-length"),
-        ("decode texts.jsonl -t tok.json -o out.jsonl", "texts.jsonl: its name does not say", "data files end in"),
+        ("decode texts.jsonl -t tok.json -o out.jsonl", "texts.jsonl: is no file of ids by its name",
+         "such files end in .parquet, .npy"),
+        ("decode marks.npy -t tok.json -o out.jsonl", "marks.npy, row 1: -100 at 2 is no id", "ids are whole numbers"),
+        ("encode a.txt -t tok.json -o out.parquet --keep n", "a.txt: a .txt file has no field 'n'", "leave out --keep"),
         ("decode no.parquet -t tok.json -o out.jsonl", "no.parquet: no file is named so", "the folder looked into is"),
         ("parity texts.jsonl -t no.json", "no.json: cannot be read", "name a tokenizer.json file"),
         ("info -t no.json", "no.json: cannot be read", "name a tokenizer.json file"),
@@ -284,6 +290,8 @@ def test_the_demos_tokenizers_are_made_by_its_script(folder):
 @pytest.mark.usefixtures("wordpiece", "texts")
 def test_an_error_is_one_clear_message_with_the_way_on(folder, arguments, finding, hint):
     (folder / "empty").mkdir()
+    (folder / "a.txt").write_text("one\n")
+    np.save("marks.npy", np.array([[5, 6, 7], [5, 6, -100]]))
     before = {path.name for path in folder.iterdir()}
     run = Run(*arguments.split())
     message, hint_line = run.err.strip().splitlines()
@@ -317,7 +325,13 @@ def test_each_command_has_help_with_an_example_or_all_defaults(command):
     run = Run(command, "--help")
     assert run.status == 0
     assert f"gpu-tok {command}" in run.out or command == "demo"
-    assert "…" not in run.out
+
+
+@pytest.mark.parametrize("columns", ["80", "120"])
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_shortens_nothing(command, columns, monkeypatch):
+    monkeypatch.setenv("COLUMNS", columns)
+    assert "…" not in Run(command, "--help").out
 
 
 # --- as a process of its own

@@ -261,6 +261,8 @@ def test_a_packed_file_that_is_cut_off_is_an_error(file, suffix, kept):
 def test_a_file_that_is_not_packed_as_its_name_says_is_an_error(file, suffix):
     with pytest.raises(FileError, match="is no whole"):
         texts_of(file("a.jsonl" + suffix, b'{"text": "a"}\n'))
+    with pytest.raises(FileError, match="it has no bytes"):
+        texts_of(file("b.jsonl" + suffix, b""))
 
 
 @pytest.mark.parametrize("suffix", [".gz", ".zst"])
@@ -332,8 +334,8 @@ def test_a_glob_brings_what_it_matches_and_a_name_is_taken_as_it_is(file, tmp_pa
         ("nowhere.jsonl", "no file is named so"),
         ("*.nothing", "no file matches"),
         ("empty", "is empty"),
-        ("notes", "none of its 1 files is a data file"),
-        ("notes/a.md", "its name does not say what is in it"),
+        ("notes", "holds no file of texts"),
+        ("notes/a.md", "is no file of texts by its name"),
         ("notes/a.parquet.gz", "no file is named so"),
     ],
 )

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 FAILED, BAD_INPUT, FAULT, INTERRUPTED, TERMINATED = 1, 2, 3, 130, 143  # exit statuses
+READING, ROWS, RUNNING = "How input is read", "What rows hold", "How it runs"  # panels of the help
 
 TokenizerFile = Annotated[
     str,
@@ -29,21 +30,34 @@ TokenizerFile = Annotated[
 Inputs = Annotated[
     list[str],
     typer.Argument(
-        metavar="INPUT...",
+        metavar="INPUT",
         help="Files (.jsonl and .txt, both also with .gz or .zst behind; .parquet), globs, folders; - for standard "
         "input (JSON lines, or --format txt).",
         show_default=False,
     ),
 ]
-NoSpecialTokens = Annotated[bool, typer.Option("--no-special-tokens", help=r"Do not add \[CLS], <s> and the like.")]
+NoSpecialTokens = Annotated[
+    bool,
+    typer.Option("--no-special-tokens", help=r"Do not add \[CLS], <s> and the like.", rich_help_panel=ROWS),
+]
 DeviceName = Annotated[
-    Literal["auto", "cpu"], typer.Option("--device", help="Where to run; auto takes what is there (-v says which).")
+    Literal["auto", "cpu"],
+    typer.Option("--device", help="Where to run; auto takes what is there (-v says which).", rich_help_panel=RUNNING),
 ]
 Workers = Annotated[
-    int | None, typer.Option("--workers", min=1, metavar="N", help="Threads that encode; one a core if not given.")
+    int | None,
+    typer.Option(
+        "--workers", min=1, metavar="N", help="Threads that work; one a core if not given.", rich_help_panel=RUNNING
+    ),
 ]
 TextField = Annotated[
-    str, typer.Option("--text-field", metavar="NAME", help="The field or column of .jsonl and .parquet with the text.")
+    str,
+    typer.Option(
+        "--text-field",
+        metavar="NAME",
+        help="The field or column of .jsonl and .parquet with the text.",
+        rich_help_panel=READING,
+    ),
 ]
 Separator = Annotated[
     str | None,
@@ -52,19 +66,33 @@ Separator = Annotated[
         metavar="STRING",
         help=r"What parts the documents of a .txt file (\n, \t, \0 are understood; '' makes the file one document).",
         show_default="every line is a document",
+        rich_help_panel=READING,
     ),
 ]
 Format = Annotated[
     Literal["jsonl", "txt", "parquet"] | None,
-    typer.Option("--format", help="What the input files are, whatever their names say."),
+    typer.Option("--format", help="What the input files are, whatever their names say.", rich_help_panel=READING),
 ]
 InvalidUtf8 = Annotated[
     Literal["error", "replace"],
-    typer.Option("--invalid-utf8", help="What to do with bytes that are no UTF-8: stop, or put U+FFFD in their place."),
+    typer.Option(
+        "--invalid-utf8",
+        help="What to do with bytes that are no UTF-8: stop, or put U+FFFD in their place.",
+        rich_help_panel=READING,
+    ),
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print the result as one JSON object on standard output.")]
+Json = Annotated[
+    bool,
+    typer.Option("--json", help="Print the result as one JSON object on standard output.", rich_help_panel=RUNNING),
+]
 Verbose = Annotated[
-    bool, typer.Option("--verbose", "-v", help="Say which device is taken and why; show where an error came from.")
+    bool,
+    typer.Option(
+        "--verbose",
+        "-v",
+        help="Say which device is taken and why; show where an error came from.",
+        rich_help_panel=RUNNING,
+    ),
 ]
 
 
@@ -146,6 +174,14 @@ def load_tokenizer(path: str, device: str, workers: int | None, verbose: bool) -
     if verbose:
         say(f"device: {tokenizer.device.name} ({tokenizer.device.reason})")
     return tokenizer
+
+
+def get_ready(tokenizer: Tokenizer) -> None:
+    """Compiles, or loads, what reading and encoding run, so that it does not count as slow work."""
+    from gpu_tok.files import json_lines
+
+    json_lines.get_ready()
+    tokenizer.encode_batch(["a"])
 
 
 def unescaped(separator: str | None) -> str | None:

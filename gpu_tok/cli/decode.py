@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 def decode(
     inputs: Annotated[
         list[str],
-        typer.Argument(metavar="INPUT...", help="Files of ids (.parquet, .npy), globs or folders.", show_default=False),
+        typer.Argument(metavar="INPUT", help="Files of ids (.parquet, .npy), globs or folders.", show_default=False),
     ],
     tokenizer: TokenizerFile,
     output: Annotated[
@@ -77,6 +77,7 @@ def decode(
     check_output(output)
     sources = find(inputs, TOKEN_KINDS, outputs=[output])
     loaded = load_tokenizer(tokenizer, device, workers, verbose)
+    loaded.decode_bytes([[0]])  # compiles, or loads, what decoding runs, so that it does not count as slow work
     with (
         progress("decode", sum(source.size for source in sources)) as done,
         text_writer(output, text_field, unescaped(separator)) as writer,

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gpu_tok.cli.common import (
+    READING,
+    ROWS,
     DeviceName,
     Format,
     Inputs,
@@ -20,6 +22,7 @@ from gpu_tok.cli.common import (
     Verbose,
     Workers,
     ends_well,
+    get_ready,
     load_tokenizer,
     print_json,
     say,
@@ -53,18 +56,25 @@ def encode(
     keep: Annotated[
         list[str] | None,
         typer.Option(
-            "--keep", metavar="COLUMN", help="A further field or column to keep in the Parquet file; repeatable."
+            "--keep",
+            metavar="NAME",
+            help="A further field or column to keep in the Parquet file; repeatable.",
+            rich_help_panel=READING,
         ),
     ] = None,
     no_special_tokens: NoSpecialTokens = False,
     truncation: Annotated[
         bool | None,
         typer.Option(
-            "--truncation/--no-truncation", help="Cut rows at --max-length.", show_default="as the tokenizer says"
+            "--truncation/--no-truncation",
+            help="Cut rows at --max-length.",
+            show_default="as the tokenizer says",
+            rich_help_panel=ROWS,
         ),
     ] = None,
     max_length: Annotated[
-        int | None, typer.Option("--max-length", min=0, metavar="N", help="Ids a row at most.")
+        int | None,
+        typer.Option("--max-length", min=0, metavar="N", help="Ids a row at most.", rich_help_panel=ROWS),
     ] = None,
     padding: Annotated[
         bool | None,
@@ -72,6 +82,7 @@ def encode(
             "--padding/--no-padding",
             help="Fill rows up to --max-length; Parquet gets an attention_mask.",
             show_default="as the tokenizer says",
+            rich_help_panel=ROWS,
         ),
     ] = None,
     invalid_utf8: InvalidUtf8 = "error",
@@ -94,6 +105,7 @@ def encode(
     sources = find(inputs, kind=format, outputs=output_paths(output))
     loaded = load_tokenizer(tokenizer, device, workers, verbose)
     length = _length_options(loaded, truncation, max_length, padding)
+    get_ready(loaded)
     with (
         progress("encode", sum(source.size for source in sources)) as done,
         token_writer(output, mask=length["padding"] is not False, keep=reading.keep) as writer,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import Annotated
 
@@ -22,7 +23,7 @@ def explain(
 
     [dim]gpu-tok explain "naïve tokenizers" -t tokenizer.json[/dim]
     """
-    text = sys.stdin.buffer.read().decode("utf-8", "surrogateescape") if text == "-" else text
+    text = _utf8(sys.stdin.buffer.read() if text == "-" else os.fsencode(text))
     explained = load_tokenizer(tokenizer, device, None, verbose).explain(text)
     if json:
         print_json(explained.to_dict())
@@ -30,3 +31,13 @@ def explain(
     from rich.console import Console
 
     Console().print(explained.render())
+
+
+def _utf8(raw: bytes) -> str:
+    from gpu_tok.errors import GpuTokError
+
+    try:
+        return raw.decode()
+    except UnicodeDecodeError as error:
+        finding = f"byte {raw[error.start]:#04x} at {error.start} of the text is no UTF-8: {error.reason}"
+        raise GpuTokError(finding, "type it in a terminal that speaks UTF-8, or convert it: iconv -t UTF-8") from None

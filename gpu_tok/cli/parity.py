@@ -22,6 +22,7 @@ from gpu_tok.cli.common import (
     Verbose,
     Workers,
     ends_well,
+    get_ready,
     load_tokenizer,
     print_json,
     unescaped,
@@ -55,8 +56,9 @@ def parity(
 ) -> None:
     """Compare the ids of every path with the reference's, document by document.
 
-    Shows a hash of all ids for each path and, for each difference, where it is and the stage where it began. Truncation
-    and padding are off. Exit status 1 if anything differs.
+    Shows a hash of all ids for each path and, for each difference, where it
+    is and the stage where it began. Truncation and padding are off.
+    Exit status 1 if anything differs.
 
     [dim]gpu-tok parity data/ -t tokenizer.json[/dim]
     """
@@ -67,6 +69,8 @@ def parity(
     reading = Reading(text_field, (), unescaped(separator), invalid_utf8, BATCH_BYTES)
     loaded = load_tokenizer(tokenizer, device, workers, verbose)
     from gpu_tok.parity import check
+
+    get_ready(loaded)
 
     with progress("parity", sum(source.size for source in sources)) as done:
         texts = _texts(sources, reading, done)

@@ -47,6 +47,11 @@ def read(source: Source, reading: Reading) -> Iterator[Documents]:
             place = place._replace(line=place.line + lines)
 
 
+def get_ready() -> None:
+    """Compiles, or loads, what reading runs."""
+    _take_texts(b"\n", 1, Place("", 1), Reading())
+
+
 def _take_texts(block: bytes, lines: int, place: Place, reading: Reading) -> TextBatch:
     data = np.frombuffer(block, np.uint8)
     if not is_utf8(data):
@@ -95,7 +100,7 @@ def _parse_line(line: bytes, place: Place, reading: Reading) -> tuple[bytes, dic
     text = fields[reading.text_field]
     if not isinstance(text, str):
         finding = f"the field {reading.text_field!r} is {_kind(text)}, not a text"
-        raise place.error(finding, _fields_hint(fields, "--text-field"))
+        raise place.error(finding, f"leave such lines out; {_fields_hint(fields, '--text-field')}")
     try:
         return text.encode(), fields
     except UnicodeEncodeError as error:

@@ -11,6 +11,7 @@ from gpu_tok.batch import TextBatch
 from gpu_tok.errors import FileError
 from gpu_tok.files.documents import Documents, Reading, text_errors
 from gpu_tok.files.sources import STANDARD_INPUT, Source
+from gpu_tok.files.streams import DAMAGED_HINT
 
 READ_AHEAD = 4 << 20  # bytes; without it a whole column of a row group is in memory at once
 COLUMN_HINT = "name the column of texts with --text-field; empty texts are written as '', not as null"
@@ -46,7 +47,7 @@ def read_columns(source: Source, names: list[str], batch_bytes: int) -> Iterator
                 done += len(batch)
                 yield batch.select(columns), source.size * done // max(1, rows)
     except (OSError, pa.ArrowException) as error:
-        raise FileError(f"{source.path}: is no readable Parquet file: {error}") from error
+        raise FileError(f"{source.path}: is no readable Parquet file: {error}", DAMAGED_HINT) from error
 
 
 def _rows_a_batch(file: pq.ParquetFile, batch_bytes: int) -> int:

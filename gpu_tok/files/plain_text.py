@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from gpu_tok.batch import TextBatch
+from gpu_tok.errors import FileError
 from gpu_tok.files.documents import Documents, Reading, text_errors
 from gpu_tok.files.sources import Source
 from gpu_tok.files.streams import Stream, blocks, line_blocks
@@ -15,6 +16,8 @@ ENCODING_HINT = "convert the file to UTF-8, or put U+FFFD in the place of such b
 
 
 def read(source: Source, reading: Reading) -> Iterator[Documents]:
+    if reading.keep:
+        raise FileError(f"{source.path}: a .txt file has no field {reading.keep[0]!r} to keep", "leave out --keep")
     with Stream(source) as stream:
         numbered = _lines(stream, reading) if reading.separator is None else _separated(stream, reading)
         unit = "line" if reading.separator is None else "document"

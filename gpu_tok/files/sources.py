@@ -84,8 +84,8 @@ def _several(name: str, paths: Iterable[str], kinds: dict[str, str], kind: str |
         if not path.endswith(".json") and kind_of(path, kinds)[0] and os.path.realpath(path) not in own
     ]
     if not known:
-        finding = f"none of its {len(seen)} files is a data file" if seen else "is empty"
-        raise FileError(f"{name}: {finding}", f"data files end in {_spelled(kinds)}")
+        finding = f"holds no file of {_content(kinds)}" if seen else "is empty"
+        raise FileError(f"{name}: {finding}", f"such files end in {_spelled(kinds)}")
     return [_named(path, kinds, kind) for path in known]
 
 
@@ -93,8 +93,8 @@ def _named(path: str, kinds: dict[str, str], kind: str | None) -> Source:
     by_suffix, codec = kind_of(path, kinds)
     if kind is None and by_suffix is None:
         raise FileError(
-            f"{path}: its name does not say what is in it",
-            f"data files end in {_spelled(kinds)}" + (", or say --format" if kinds is TEXT_KINDS else ""),
+            f"{path}: is no file of {_content(kinds)} by its name",
+            f"such files end in {_spelled(kinds)}" + (", or say --format" if kinds is TEXT_KINDS else ""),
         )
     return Source(path, kind or by_suffix or "", codec, os.path.getsize(path))
 
@@ -105,6 +105,10 @@ def kind_of(path: str, kinds: dict[str, str]) -> tuple[str | None, str | None]:
     codec = CODECS.get(suffix)
     kind = kinds.get(os.path.splitext(stem)[1] if codec else suffix)
     return (None, codec) if codec and kind in ("parquet", "npy") else (kind, codec)
+
+
+def _content(kinds: dict[str, str]) -> str:
+    return "ids" if kinds is TOKEN_KINDS else "texts"
 
 
 def _spelled(kinds: dict[str, str]) -> str:

@@ -12,6 +12,7 @@ from gpu_tok.errors import FileError
 from gpu_tok.files.sources import STANDARD_INPUT, Source
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+DAMAGED_HINT = "it is cut off, damaged, or not what its name says: fetch or make it again"
 
 
 class Stream:
@@ -19,6 +20,8 @@ class Stream:
 
     def __init__(self, source: Source) -> None:
         self._source = source
+        if source.codec and source.size == 0 and not source.is_pipe:
+            raise FileError(f"{source.path}: is no {source.codec} file: it has no bytes", DAMAGED_HINT)
         try:
             self._stored = _open(source)
             self._bytes = pa.CompressedInputStream(self._stored, source.codec) if source.codec else self._stored
@@ -41,7 +44,7 @@ class Stream:
             block: bytes = self._bytes.read(size)
         except OSError as error:
             packed = f"is no whole {self._source.codec} file" if self._source.codec else "cannot be read"
-            hint = "its last part may be missing: fetch or make it again" if self._source.codec else None
+            hint = DAMAGED_HINT if self._source.codec else None
             raise FileError(f"{self._source.path}: {packed}: {error}", hint) from error
         if not self._begun:
             self._begun = True

@@ -13,8 +13,11 @@ from gpu_tok.batch import Ragged, row_ranges
 from gpu_tok.errors import FileError
 from gpu_tok.files.parquet import read_columns
 from gpu_tok.files.sources import Source
+from gpu_tok.files.streams import DAMAGED_HINT
 from gpu_tok.files.threads import ahead
 from gpu_tok.files.token_writers import starts_path
+
+LAST_ID = 0xFFFFFFFF
 
 
 @dataclass(frozen=True)
@@ -35,10 +38,25 @@ def read_tokens(
 def _pieces(sources: list[Source], ids_field: str, batch_ids: int) -> Iterator[TokenRows]:
     before = 0
     for source in sources:
+        row = 0
         pieces = _read_npy(source, batch_ids) if source.kind == "npy" else _read_parquet(source, ids_field, batch_ids)
         for piece in pieces:
+            _check_ids(source, piece.rows, row)
+            row += piece.rows.count
             yield TokenRows(piece.rows, before + piece.read)
         before += source.size
+
+
+def _check_ids(source: Source, rows: Ragged, first_row: int) -> None:
+    """Raises `FileError` for the first id that is none: a mark like -100, or what does not fit into 32 bits."""
+    if rows.flat.min(initial=0) >= 0 and rows.flat.max(initial=0) <= LAST_ID:
+        return
+    at = int(np.flatnonzero((rows.flat < 0) | (rows.flat > LAST_ID))[0])
+    row = int(np.searchsorted(rows.starts, at, side="right")) - 1
+    raise FileError(
+        f"{source.path}, row {first_row + row}: {rows.flat[at]} at {at - rows.starts[row]} is no id",
+        "ids are whole numbers from 0; drop marks like -100 (for positions without a label) first",
+    )
 
 
 def _read_parquet(source: Source, ids_field: str, batch_ids: int) -> Iterator[TokenRows]:
@@ -81,7 +99,8 @@ def _open(path: str) -> np.ndarray:
     try:
         array: np.ndarray = np.load(path, mmap_mode="r") if os.path.getsize(path) > 128 else np.load(path)
     except (OSError, ValueError, EOFError) as error:
-        raise FileError(f"{path}: is no readable .npy file: {error}") from error
+        finding = getattr(error, "strerror", None) or "it does not begin, or go on, as one"
+        raise FileError(f"{path}: is no readable .npy file: {finding}", DAMAGED_HINT) from error
     if array.dtype.kind not in "iu" or array.ndim not in (1, 2):
         raise FileError(
             f"{path}: holds {array.dtype}{list(array.shape)}", "ids are whole numbers, flat or a row a text"
