@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from gpu_tok.batch import TextBatch
+from gpu_tok.errors import TextError, TextTypeError
 from gpu_tok.stages import ReferenceStages, Section
 from gpu_tok.tables.cuts import CutTables
 
@@ -50,7 +51,7 @@ class Explanation:
 
     def render(self) -> RenderableType:
         """The stages as tables, for a Rich console."""
-        return Group(self._facts(), self._words())
+        return Group(self._facts(), self._words()) if self.sections else self._facts()
 
     def __rich__(self) -> RenderableType:
         return self.render()
@@ -60,7 +61,8 @@ class Explanation:
         table.add_column(style="bold")
         table.add_column(overflow="fold")
         table.add_row("text", Text(visible(self.text)))
-        table.add_row("cuts", Text.assemble(self.cut_text(), (f"    {CUT} taken  {CERTIFIED} certified", "dim")))
+        legend = f"\n{CUT} cut  {CERTIFIED} could be cut" if self.certified or self.taken else ""
+        table.add_row("cuts", Text.assemble(self.cut_text(), (legend, "dim")))
         for part in self.grades:
             name = "native" if part.grade == 1 else "the reference"
             table.add_row(part.part, Text("\n".join((f"grade {part.grade}: {name}", *part.reasons))))
@@ -69,7 +71,9 @@ class Explanation:
         return table
 
     def _words(self) -> Table:
-        table = Table("bytes", "section", "normalized", "word", "pieces", "ids", title_justify="left")
+        table = Table()
+        for heading in ("bytes", "section", "normalized", "word", "pieces", "ids"):
+            table.add_column(heading, overflow="fold")
         for section in self.sections:
             place = f"{section.start}:{section.end}"
             if section.added_id is not None:
@@ -101,7 +105,7 @@ def explain(tokenizer: Tokenizer, text: str) -> Explanation:
     >>> [word.pieces for word in explain(tokenizer, "The cats").sections[0].words]     # bert-base-uncased
     [('the',), ('cats',)]
     """
-    TextBatch.of([text])
+    _check(text)
     stages = ReferenceStages(tokenizer.definition)
     sections = stages.sections(text)
     encoding = stages.whole.encode(text)
@@ -113,6 +117,15 @@ def explain(tokenizer: Tokenizer, text: str) -> Explanation:
     return Explanation(
         text, tuple(sections), tuple(encoding.ids), tuple(encoding.tokens), tuple(certified), tuple(taken), grades
     )
+
+
+def _check(text: str) -> None:
+    if not isinstance(text, str):
+        raise TextTypeError(0, f"is {type(text).__name__}, not str", "explain takes one text")
+    try:
+        TextBatch.of([text])
+    except TextError as error:
+        raise TextError(0, error.finding.partition(": ")[2], "repair the text first") from None
 
 
 def cut_places(text: str, sections: list[Section], cuts: CutTables) -> tuple[list[int], list[int]]:

@@ -10,6 +10,7 @@ import tokenizers
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.table import Table
 
+from gpu_tok.explain import visible
 from gpu_tok.tables.cuts import CutTables
 
 if TYPE_CHECKING:
@@ -159,5 +160,6 @@ def _cuts(tables: CutTables) -> Cuts:
 def _sample(tables: CutTables, index: int) -> str:
     members = np.flatnonzero(tables.class_of == index)
     members = members[(members < 0xD800) | (members > 0xDFFF)]
-    shown = [ascii(chr(member))[1:-1] if not chr(member).isprintable() else chr(member) for member in members[:12]]
-    return f"{' '.join(shown)}{' ...' if len(members) > 12 else ''} ({len(members):,} code points)"
+    shown = ["space" if member == ord(" ") else visible(chr(member)) for member in members[:12]]
+    noun = "code point" if len(members) == 1 else "code points"
+    return f"{' '.join(shown)}{' ...' if len(members) > 12 else ''} ({len(members):,} {noun})"

@@ -83,7 +83,8 @@ class ParityReport:
         table.add_row("documents", f"{self.documents:,} ({self.bytes:,} bytes, {self.ids:,} ids)")
         for name, value in self.hashes.items():
             count = self.different.get(name, 0)
-            finding = "" if name == REFERENCE else "  same" if count == 0 else f"  {count:,} documents differ"
+            differ = "1 document differs" if count == 1 else f"{count:,} documents differ"
+            finding = "" if name == REFERENCE else "  same" if count == 0 else f"  {differ}"
             table.add_row(name, f"{value}{finding}")
         for difference in self.differences:
             place = f"{difference.path}, document {difference.document}, id {difference.position}"

@@ -126,6 +126,15 @@ def test_the_empty_text(bert):
     assert explained.to_dict()["text"] == ""
 
 
-def test_a_lone_surrogate_is_an_error(bert):
-    with pytest.raises(TextError, match="surrogate"):
+def test_what_has_no_utf8_form_is_an_error(bert):
+    with pytest.raises(TextError, match="surrogate") as caught:
         explain(bert, "a\ud800")
+    assert caught.value.hint == "repair the text first"
+    with pytest.raises(TextError, match="is int, not str"):
+        explain(bert, 5)
+
+
+def test_nothing_is_shortened_in_a_narrow_terminal(bert):
+    console = Console(width=60, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
+    console.print(explain(bert, "unaffable " * 3 + "x" * 150))
+    assert "…" not in console.export_text()
