@@ -6,7 +6,7 @@ Row *i* of any ragged array is `flat[starts[i]:starts[i + 1]]`; no Python object
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, overload
 
@@ -115,12 +115,16 @@ class TextBatch:
         texts: list[str | bytes], a pyarrow (Large)String/(Large)Binary Array or ChunkedArray, or a TextBatch.
         invalid_utf8: "replace" puts U+FFFD where bytes are no UTF-8, as `bytes.decode(errors="replace")` does.
         """
+        if invalid_utf8 not in ("error", "replace"):
+            raise GpuTokError(f"invalid_utf8={invalid_utf8!r} is none of its values", 'they are "error", "replace"')
         if isinstance(texts, TextBatch):
             return texts.validated(invalid_utf8)
         if isinstance(texts, (str, bytes)):
             raise TextTypeError(0, "encode_batch takes a list of texts, not one text", f"pass [{texts[:20]!r}]")
         if isinstance(texts, (pa.Array, pa.ChunkedArray)):
             return _from_arrow(texts).validated(invalid_utf8)
+        if isinstance(texts, (Mapping, Set)) or not isinstance(texts, Iterable):
+            raise TextTypeError(0, f"encode_batch takes a list of texts, not {type(texts).__name__}", "pass a list")
         return _from_python(texts if isinstance(texts, (list, tuple)) else list(texts), invalid_utf8)
 
     @classmethod
@@ -280,6 +284,9 @@ class TokenBatch:
     padding: Padding = field(default_factory=Padding)
     each_type_id: Ids | None = None
 
+    def __repr__(self) -> str:
+        return f"TokenBatch({len(self):,} rows, {int(self.starts[-1] - self.starts[0]):,} ids)"
+
     def __len__(self) -> int:
         return len(self.starts) - 1
 
@@ -389,5 +396,12 @@ def _whole_numbers(row: int, array: np.ndarray) -> np.ndarray:
 def _ragged_from_arrow(rows: pa.Array | pa.ChunkedArray) -> Ragged:
     if isinstance(rows, pa.ChunkedArray):
         rows = rows.combine_chunks() if rows.num_chunks != 1 else rows.chunk(0)
+    if isinstance(rows, pa.FixedSizeListArray):
+        rows = rows.cast(pa.large_list(rows.type.value_type))
+    if not isinstance(rows, (pa.ListArray, pa.LargeListArray)):
+        raise IdError(f"an Arrow array of {rows.type} holds no rows of ids", "pass a list array, one list a text")
+    if rows.null_count:
+        row = next(index for index, ids in enumerate(rows) if not ids.is_valid)
+        raise IdError(f"row {row} is null", "drop nulls first: array.drop_null()")
     starts = np.asarray(rows.offsets).astype(np.int64)
     return Ragged(_whole_numbers(0, np.asarray(rows.values)), starts)

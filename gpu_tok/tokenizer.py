@@ -55,6 +55,14 @@ class Tokenizer:
         table_bytes: int = TABLE_BYTES,
         fallback: Literal["reference", "error"] = "reference",
     ) -> None:
+        if not isinstance(definition, Definition):
+            raise DefinitionError(
+                f"Tokenizer({type(definition).__name__}) is no way to make one",
+                "use Tokenizer.from_file(path), from_str(json), from_pretrained(name) or from_reference(tokenizer)",
+            )
+        if fallback not in ("reference", "error"):
+            raise DefinitionError(f"fallback={fallback!r} is none of its values", 'they are "reference", "error"')
+        self._options = {"device": device, "workers": workers, "table_bytes": table_bytes, "fallback": fallback}
         self.definition = definition
         self.device = choose(device)
         self.workers = Workers(workers)
@@ -78,7 +86,12 @@ class Tokenizer:
     @classmethod
     def from_reference(cls, reference: tokenizers.Tokenizer, **options: Any) -> Tokenizer:
         """Takes a tokenizer of the reference as it is now; later changes to it are not seen."""
-        return cls.from_str(reference.to_str(), **options)
+        if not isinstance(reference, tokenizers.Tokenizer):
+            raise DefinitionError(
+                f"from_reference({type(reference).__name__}) is no tokenizer of the reference",
+                "pass a tokenizers.Tokenizer; of one of transformers that is its backend_tokenizer",
+            )
+        return _made_of(cls, reference.to_str(), reference.encode_special_tokens, options)
 
     @classmethod
     def from_pretrained(cls, name: str, revision: str = "main", token: str | None = None, **options: Any) -> Tokenizer:
@@ -159,6 +172,11 @@ class Tokenizer:
     def decoder(self) -> Decoder:
         return Decoder(self.definition)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickles as its definition and options, so that it can go to other processes; they begin with empty tables."""
+        reference = self.definition.reference
+        return _made_of, (type(self), reference.to_str(), reference.encode_special_tokens, self._options)
+
     def __repr__(self) -> str:
         model = self.definition.model["type"]
         return f"Tokenizer({model}, {len(self.definition.vocab):,} pieces, device={self.device.name!r})"
@@ -171,6 +189,13 @@ class Tokenizer:
         except CannotCompile:
             return False
         return True
+
+
+def _made_of(kind: type[Tokenizer], text: str, encode_special_tokens: bool, options: dict[str, Any]) -> Tokenizer:
+    """encode_special_tokens: the one switch of the reference's objects that their files do not hold."""
+    definition = Definition.from_str(text)
+    definition.reference.encode_special_tokens = encode_special_tokens
+    return kind(definition, **options)
 
 
 def _type_ids(template: Template) -> TypeIds:

@@ -15,6 +15,7 @@ def encode_whole(
 ) -> TokenBatch:
     """The batch as the reference's `encode_batch` gives it (grade 3 for the whole path)."""
     reference = tokenizers.Tokenizer.from_str(definition.reference.to_str())
+    reference.encode_special_tokens = definition.reference.encode_special_tokens
     reference.no_truncation()
     reference.no_padding()
     if cut is not None:

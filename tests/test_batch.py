@@ -65,6 +65,8 @@ def test_all_hard_texts_survive_packing():
         ([b"a", b"a\xff"], 1, "byte 0xff at 1"),
         ([b"ok", b"\xe6\x97"], 1, "byte 0xe6 at 0"),
         ("one text", 0, "takes a list of texts"),
+        (None, 0, "takes a list of texts, not NoneType"),
+        ({"a": "text"}, 0, "takes a list of texts, not dict"),
         (pa.array([1, 2]), 0, "type int64"),
     ],
 )
@@ -142,6 +144,7 @@ def test_rows_that_are_padded_already_keep_their_mask():
         pa.array([[1, 2], [3, 4]]),
         pa.chunked_array([[[1, 2]], [[3, 4]]]),
         pa.array([[9], [1, 2], [3, 4]])[1:],
+        pa.array([[9, 9], [1, 2], [3, 4]], pa.list_(pa.int32(), 2))[1:],
         batch_of([[1, 2], [3, 4]]),
     ],
 )
@@ -150,10 +153,26 @@ def test_rows_of_ids_of_any_form_are_the_same(given):
     assert [ragged.row(row).tolist() for row in range(ragged.count)] == [[1, 2], [3, 4]]
 
 
-@pytest.mark.parametrize("given", [[1, 2], [["a"]], [[1.5]], "12", 3, [[[1]]]])
+@pytest.mark.parametrize("given", [[1, 2], [["a"]], [[1.5]], "12", 3, [[[1]]], pa.array([1, 2])])
 def test_what_is_no_rows_of_ids_is_refused(given):
-    with pytest.raises(GpuTokError, match=r"decode_batch takes|whole numbers"):
+    with pytest.raises(GpuTokError, match=r"decode_batch takes|whole numbers|holds no rows of ids"):
         ragged_ids(given)
+
+
+def test_rows_and_ids_that_are_null_are_refused():
+    with pytest.raises(GpuTokError, match="row 1 is null"):
+        ragged_ids(pa.array([[1], None]))
+    with pytest.raises(GpuTokError, match="whole numbers"):
+        ragged_ids(pa.array([[1, None]]))
+
+
+def test_a_choice_that_there_is_not_is_refused():
+    with pytest.raises(GpuTokError, match="invalid_utf8='ignore'"):
+        TextBatch.of(["a"], invalid_utf8="ignore")
+
+
+def test_a_batch_shows_its_size_not_its_ids():
+    assert repr(batch_of([[1, 2], [3]])) == "TokenBatch(2 rows, 3 ids)"
 
 
 def test_no_rows_of_ids_are_no_rows():

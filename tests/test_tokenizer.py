@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import pickle
 import random
 import subprocess
 import sys
@@ -23,7 +24,7 @@ from hypothesis import HealthCheck, given, settings
 from tokenizers import Tokenizer as Reference
 
 import gpu_tok
-from gpu_tok import NotYetError, TextBatch, TextError, Tokenizer
+from gpu_tok import DefinitionError, NotYetError, TextBatch, TextError, Tokenizer
 
 QUICK = ["own/bert", "own/byte-level", "own/metaspace-first", "own/unigram"]
 
@@ -170,6 +171,38 @@ def test_a_post_processor_without_a_native_form_is_exact_too(definition_text):
     theirs.enable_padding()
     assert_same_ids(theirs, given_texts, batch)
     assert batch.to_padded().token_type_ids.tolist() == [row.type_ids for row in theirs.encode_batch(given_texts)]
+
+
+def test_the_switch_of_the_reference_that_no_file_holds_is_taken_over(definition_text):
+    reference = oracle.copy_of(Reference.from_str(definition_text("own/bert")))
+    reference.encode_special_tokens = True
+    given_texts = ["[CLS] the cat [SEP]", "sat[MASK]"]
+    ours = Tokenizer.from_reference(reference)
+    assert_same_ids(reference, given_texts, ours.encode_batch(given_texts))
+    assert_same_ids(reference, given_texts, pickle.loads(pickle.dumps(ours)).encode_batch(given_texts))
+
+
+def test_a_pickled_tokenizer_has_the_same_definition_and_options(definition_text):
+    ours = Tokenizer.from_str(definition_text("own/byte-level"), workers=1, table_bytes=0)
+    again = pickle.loads(pickle.dumps(ours))
+    assert again.definition.json == ours.definition.json
+    assert (again.workers.count, again.table.budget) == (1, 0)
+    assert again.encode_batch(texts.TEXTS).to_list() == ours.encode_batch(texts.TEXTS).to_list()
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Tokenizer("tokenizer.json"), "use Tokenizer.from_file"),
+        (lambda: Tokenizer.from_reference("tokenizer.json"), "pass a tokenizers.Tokenizer"),
+        (lambda: Tokenizer.from_file("no.json"), "no.json: cannot be read: No such file or directory\n"),
+        (lambda: Tokenizer.from_str("{}"), "does not load it: Model missing"),
+    ],
+)
+def test_what_makes_no_tokenizer_says_what_does(make, message):
+    with pytest.raises(DefinitionError) as caught:
+        make()
+    assert message in str(caught.value)
 
 
 def test_bad_texts_are_named(tokenizer):

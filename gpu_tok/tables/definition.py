@@ -43,7 +43,8 @@ class Definition:
         try:
             text = Path(path).read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
-            raise DefinitionError(f"{path}: cannot be read: {error}", "name a tokenizer.json file") from error
+            finding = getattr(error, "strerror", None) or error
+            raise DefinitionError(f"{path}: cannot be read: {finding}", "name a tokenizer.json file") from error
         return cls.from_str(text, name=str(path))
 
     @classmethod
