@@ -9,15 +9,14 @@ import numpy as np
 
 from cpu_ref import decode as kernels
 from gpu_tok.batch import Ragged, TextBatch, row_ranges, starts_of
+from gpu_tok.decode_on import LAST_ID, bad_id
 from gpu_tok.device import Workers, in_forked_child
-from gpu_tok.errors import IdError
 from gpu_tok.tables import decode as tables
 from gpu_tok.tables.decode import DecodeTables
 from gpu_tok.tables.definition import Definition
 from gpu_tok.tables.refusal import CannotCompile
 
 _UNIT = 1 << 18  # ids that one work unit decodes: about a megabyte of text
-_LAST_ID = 0xFFFFFFFF
 _ALONE = Workers(1)
 
 
@@ -86,7 +85,7 @@ def _gather(rows: Ragged, tables: DecodeTables, workers: Workers) -> TextBatch:
 
     bad_rows = [row for row in workers.map(count, units) if row >= 0]
     if bad_rows:
-        raise _bad_id(rows, min(bad_rows))
+        raise bad_id(rows, min(bad_rows))
     places = starts_of(counts)
     text = np.empty(int(places[-1]), np.uint8)
 
@@ -126,15 +125,6 @@ def _repair(
 
 def _check_ids(rows: Ragged) -> None:
     used = rows.flat[rows.starts[0] : rows.starts[-1]]
-    if len(used) and (used.min() < 0 or used.max() > _LAST_ID):
-        at = int(rows.starts[0]) + int(np.argmax((used < 0) | (used > _LAST_ID)))
-        raise _bad_id(rows, int(np.searchsorted(rows.starts, at, side="right")) - 1)
-
-
-def _bad_id(rows: Ragged, row: int) -> IdError:
-    ids = rows.row(row)
-    at = int(np.argmax((ids < 0) | (ids > _LAST_ID)))
-    return IdError(
-        f"row {row}: the id {ids[at]} at {at} is not between 0 and {_LAST_ID}",
-        "drop such marks first (-100 is a common one for positions without a label)",
-    )
+    if len(used) and (used.min() < 0 or used.max() > LAST_ID):
+        at = int(rows.starts[0]) + int(np.argmax((used < 0) | (used > LAST_ID)))
+        raise bad_id(rows, int(np.searchsorted(rows.starts, at, side="right")) - 1)
