@@ -27,12 +27,12 @@ import numpy.typing as npt
 from gpu_tok.tables import variants
 from gpu_tok.tables.classes import ClassOf, Pairs, bits_of, joint_classes, merge_classes
 from gpu_tok.tables.definition import Definition
-from gpu_tok.tables.images import ANY, Property, Step, identity
+from gpu_tok.tables.images import ANY, Step, identity
 from gpu_tok.tables.joins import class_joins, joins_of
 from gpu_tok.tables.refusal import CannotCompile
 from gpu_tok.tables.steps import steps_of
-from gpu_tok.tables.unicode import CODE_POINTS
-from gpu_tok.tables.word_boundaries import WordBoundaries, find_word_boundaries, place_of
+from gpu_tok.tables.unicode import CODE_POINTS, Property
+from gpu_tok.tables.word_boundaries import WordBoundaries, find_word_boundaries
 
 MOST_CLASSES = 32
 MOST_ATOMS = 64  # as many as a uint64 has bits
@@ -85,8 +85,8 @@ def derive(definition: Definition) -> CutTables:
 def _conditions(definition: Definition, reasons: list[str]) -> list[_Condition]:
     """All that a certified pair has to fulfil, over raw code points."""
     chain = _Chain()
-    for at, part in enumerate(definition.normalizers):
-        for step in steps_of(part, place_of("normalizer", "normalizers", at, definition)):
+    for place, part in definition.parts("normalizer"):
+        for step in steps_of(part, place):
             chain.add(step)
     words = find_word_boundaries(definition, reasons)
     chain.forbid(*_joined(words, definition, reasons))

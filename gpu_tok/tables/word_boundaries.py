@@ -11,9 +11,7 @@ from gpu_tok.tables.classes import Pairs, joint_classes
 from gpu_tok.tables.definition import Definition
 from gpu_tok.tables.refusal import CannotCompile
 from gpu_tok.tables.splitters import Splitter, splitter_of
-from gpu_tok.tables.unicode import CODE_POINTS
-
-Property = npt.NDArray[np.bool_]
+from gpu_tok.tables.unicode import CODE_POINTS, Property
 
 
 class WordBoundaries(NamedTuple):
@@ -32,32 +30,34 @@ class WordBoundaries(NamedTuple):
 
 
 class _Prefixes(NamedTuple):
-    """quiet: for each stage, the characters before which its boundaries count. prefixed: see WordBoundaries."""
+    """quiet: for each splitter, the characters before which its boundaries count. prefixed: see WordBoundaries."""
 
     quiet: list[Property]
     prefixed: Property | None
 
 
 def find_word_boundaries(definition: Definition, reasons: list[str]) -> WordBoundaries:
-    """A pair is certain if some stage has a boundary there and no stage up to it looks across.
+    """A pair is certain if some splitter has a boundary there and no splitter up to it looks across.
 
     Appends to `reasons` what limits cuts. Raises CannotCompile where no pair can be certain.
     """
     _refuse_uncertain_starts(definition)
-    stages = _usable_stages(definition, reasons)
-    *seen, given = _seen_by(stages)
-    prefixes = _prefixes(definition, stages, seen)
-    atoms = [stage.atom_of[characters] for stage, characters in zip(stages, seen, strict=True)]
+    splitters = _usable_splitters(definition, reasons)
+    *seen, given = _seen_by(splitters)
+    prefixes = _prefixes(definition, splitters, seen)
+    atoms = [splitter.atom_of[characters] for splitter, characters in zip(splitters, seen, strict=True)]
     quiet = [characters.astype(np.uint8) for characters in prefixes.quiet]
     atom_of, members = joint_classes([*atoms, *quiet, np.zeros(CODE_POINTS, np.uint8)])
     certain = np.zeros((members.shape[1],) * 2, bool)
     independent = ~certain
-    for at, stage in enumerate(stages):
+    for at, splitter in enumerate(splitters):
         pairs = np.ix_(members[at], members[at])
-        independent &= stage.independent[pairs]
-        certain |= independent & stage.boundary[pairs] & (members[len(stages) + at] == 1)
-    all_known = len(stages) == len(definition.pre_tokenizers) and not any(stage.makes_bytes for stage in stages)
-    quiet_everywhere = members[len(stages) : -1].all(axis=0)
+        independent &= splitter.independent[pairs]
+        certain |= independent & splitter.boundary[pairs] & (members[len(splitters) + at] == 1)
+    all_known = len(splitters) == len(definition.pre_tokenizers) and not any(
+        splitter.makes_bytes for splitter in splitters
+    )
+    quiet_everywhere = members[len(splitters) : -1].all(axis=0)
     within = independent & quiet_everywhere if all_known else None
     return WordBoundaries(atom_of, certain, within, given, prefixes.prefixed)
 
@@ -66,40 +66,39 @@ def _refuse_uncertain_starts(definition: Definition) -> None:
     r"""`prepend_scheme: first` asks the alignments which word begins at byte 0. Behind a splitter they are certain only
     if nothing has changed the text: `㎠\x06` and `㎠` differ, although a `Precompiled` deletes the U+0006."""
     changed = bool(definition.normalizers)
-    for at, part in enumerate(definition.pre_tokenizers):
+    for at, (place, part) in enumerate(definition.parts("pre_tokenizer")):
         if at and changed and part["type"] == "Metaspace" and part["prepend_scheme"] == "first":
-            where = place_of("pre_tokenizer", "pretokenizers", at, definition)
-            raise CannotCompile(where, "behind other parts it is not certain which word begins at byte 0")
+            raise CannotCompile(place, "behind other parts it is not certain which word begins at byte 0")
         changed |= part["type"] == "Metaspace" or bool(part.get("add_prefix_space"))
 
 
-def _usable_stages(definition: Definition, reasons: list[str]) -> list[Splitter]:
+def _usable_splitters(definition: Definition, reasons: list[str]) -> list[Splitter]:
     """The parts of the pre-tokenizer up to `ByteLevel`, or those before the first that is unknown."""
-    stages: list[Splitter] = []
-    for at, part in enumerate(definition.pre_tokenizers):
-        if stages and stages[-1].makes_bytes:
-            reasons.append(f"{stages[-1].where}: the parts behind it see bytes as characters; they make no cuts")
+    splitters: list[Splitter] = []
+    for place, part in definition.parts("pre_tokenizer"):
+        if splitters and splitters[-1].makes_bytes:
+            reasons.append(f"{splitters[-1].where}: the parts behind it see bytes as characters; they make no cuts")
             break
         try:
-            stages.append(splitter_of(part, place_of("pre_tokenizer", "pretokenizers", at, definition)))
+            splitters.append(splitter_of(part, place))
         except CannotCompile as refusal:
             reasons.append(f"{refusal.part}: {refusal.reason}; it and the parts behind it make no cuts")
             break
-    return stages
+    return splitters
 
 
-def _seen_by(stages: list[Splitter]) -> list[npt.NDArray[np.uint32]]:
-    """What each stage sees in the place of each code point, and what the model is given: uint32[0x110000] each."""
+def _seen_by(splitters: list[Splitter]) -> list[npt.NDArray[np.uint32]]:
+    """What each splitter sees in the place of each code point, and what the model is given: uint32[0x110000] each."""
     seen = [np.arange(CODE_POINTS, dtype=np.uint32)]
-    for stage in stages:
+    for splitter in splitters:
         given = seen[-1]
-        if stage.replaces:
-            given = np.where(given == stage.replaces[0], np.uint32(stage.replaces[1]), given)
+        if splitter.replaces:
+            given = np.where(given == splitter.replaces[0], np.uint32(splitter.replaces[1]), given)
         seen.append(given)
     return seen
 
 
-def _prefixes(definition: Definition, stages: list[Splitter], seen: list[npt.NDArray[np.uint32]]) -> _Prefixes:
+def _prefixes(definition: Definition, splitters: list[Splitter], seen: list[npt.NDArray[np.uint32]]) -> _Prefixes:
     """What prefixes mean for cuts.
 
     Behind an earlier splitter, a prefix before each word would come to stand behind the cut, too, where the whole has
@@ -109,20 +108,15 @@ def _prefixes(definition: Definition, stages: list[Splitter], seen: list[npt.NDA
     quiet, quiet_for = np.ones(CODE_POINTS, bool), []
     prefixed: Property | None = None
     splits_before = False
-    for stage, part, given in zip(stages, definition.pre_tokenizers, seen, strict=False):
-        if stage.prefix and stage.prefix_scheme != "never":
-            minded = given != ord(stage.prefix)
-            if stage.replaces:
-                minded &= given != stage.replaces[0]
+    for splitter, part, given in zip(splitters, definition.pre_tokenizers, seen, strict=False):
+        if splitter.prefix and splitter.prefix_scheme != "never":
+            minded = given != ord(splitter.prefix)
+            if splitter.replaces:
+                minded &= given != splitter.replaces[0]
             if not splits_before:
                 prefixed = minded if prefixed is None else prefixed | minded
-            elif stage.prefix_scheme == "always":
+            elif splitter.prefix_scheme == "always":
                 quiet = quiet & ~minded
         quiet_for.append(quiet)
         splits_before |= part["split"] if part["type"] == "Metaspace" else part.get("use_regex", True)
     return _Prefixes(quiet_for, prefixed)
-
-
-def place_of(top: str, inner: str, at: int, definition: Definition) -> str:
-    """How messages name a part: `normalizer`, or `normalizer.normalizers[2]` in a `Sequence`."""
-    return f"{top}.{inner}[{at}]" if definition.json[top]["type"] == "Sequence" else top
