@@ -17,16 +17,15 @@ from cpu_ref.compiled import inlined, kernel
 from cpu_ref.cut import BLOCK, BLOCK_WORDS, cut_block
 from cpu_ref.intern import INLINE_IDS, LONGEST_KEPT, count_of, find_row, key_of, mix, row_address, write_ids
 from cpu_ref.machine import LANES, load_u64, load_u64_acquire, prefetch, store_u64, trailing_zeros
+from gpu_tok.tables.added_tokens import TEXT
+from gpu_tok.tables.ends import SECTION_LAST, WHOLE
 
 MISS_START, MISS_LENGTH, MISS_FLAGS, MISS_PLACE, MISS_SECTION = range(5)
 MISS_FIELDS = 5
 KEY_WORDS = 3
 SPARE = 4  # ids that a store of a whole row may write behind the last
 
-SECTION_LAST = 2  # gpu_tok.tables.ends; numba freezes globals, so it is written out and a test compares
-WHOLE = 16
 NO_KEY = np.uint64((1 << 64) - 1)  # no row has it
-TEXT = -1  # the id of a section that is text; others are added tokens
 
 
 class Work(NamedTuple):

@@ -99,16 +99,6 @@ def trailing_zeros(typing_context, word):
 
 
 @intrinsic
-def bit_count(typing_context, word):
-    """How many bits of a word are set."""
-
-    def generate(_context, builder, _signature, args):
-        return builder.ctpop(args[0])
-
-    return types.uint64(types.uint64), generate
-
-
-@intrinsic
 def fold_multiply(typing_context, left, right):
     """Upper half XOR lower half of the 128-bit product: the mixing step of the hash."""
 

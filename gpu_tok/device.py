@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -89,3 +90,19 @@ if hasattr(os, "register_at_fork"):
 def usable_cores() -> int:
     """Cores that this process may run on."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@contextmanager
+def reference_without_threads() -> Iterator[None]:
+    """In a forked child the reference is told to use no threads while this lasts: handing work to them would hang."""
+    name = "TOKENIZERS_PARALLELISM"
+    given = os.environ.get(name)
+    if in_forked_child():
+        os.environ[name] = "false"
+    try:
+        yield
+    finally:
+        if given is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = given

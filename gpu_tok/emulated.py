@@ -12,6 +12,7 @@ import functools
 import math
 import os
 import subprocess
+import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -107,6 +108,7 @@ class EmulatedDevice:
         self._library = _load(self._folders, Mode.COUNT if count else Mode.THREADS if threads else Mode.FIBERS)
         self._counting = count
         self._launches = 0
+        self._one_at_a_time = threading.Lock()
         self._tables: list[np.ndarray] = []
 
     def launch(self, kernel: str, grid: int, block: int, *arguments: Any) -> None:
@@ -122,16 +124,20 @@ class EmulatedDevice:
         if self.dump_folder is not None:
             path = self.dump_folder / f"{self._launches:05}_{kernel}.launch"
             path.write_bytes(pack(kernel, grid, block, seed, arguments))
-        if self._counting:
-            self._count_from_zero(arguments)
         message = ctypes.create_string_buffer(MESSAGE_BYTES)
         packed = (ctypes.c_uint64 * max(len(words), 1))(*words)
         function = ctypes.cast(getattr(self._library, kernel), ctypes.c_void_p)
         name = kernel.encode()
-        if self._library.emu_launch(function, name, grid, block, packed, len(words), seed, message, MESSAGE_BYTES):
+        with self._one_at_a_time:  # the counters are the library's, which runs one launch at a time anyway
+            if self._counting:
+                self._count_from_zero(arguments)
+            failed = self._library.emu_launch(
+                function, name, grid, block, packed, len(words), seed, message, MESSAGE_BYTES
+            )
+            if self._counting:
+                self._add_counts(kernel)
+        if failed:
             raise DeviceError(f"kernel {kernel}: {message.value.decode(errors='replace')}")
-        if self._counting:
-            self._add_counts(kernel)
 
     @contextlib.contextmanager
     def running(self) -> Iterator[None]:
@@ -204,7 +210,8 @@ def check_launch(signature: Signature, grid: int, block: int, arguments: Sequenc
 def _word(kernel: str, parameter: Parameter, argument: Any) -> int:
     place = f"kernel {kernel}: {parameter.name}"
     if not parameter.is_pointer:
-        if isinstance(argument, (int, np.integer)) and -(2**63) <= int(argument) < 2**64:
+        is_number = isinstance(argument, int | np.int64 | np.uint64) and not isinstance(argument, bool)
+        if is_number and -(2**63) <= int(argument) < 2**64:
             return int(argument) % 2**64
         raise DeviceError(f"{place} is a 64-bit integer and got {type(argument).__name__}")
     if argument is None:

@@ -6,6 +6,7 @@ import numpy as np
 import tokenizers
 
 from gpu_tok.batch import Padding, TextBatch, TokenBatch, starts_of
+from gpu_tok.device import reference_without_threads
 from gpu_tok.tables.definition import Definition
 from gpu_tok.tables.postprocess import Pad, Truncation
 
@@ -25,7 +26,8 @@ def encode_whole(
             direction=pad.side, pad_id=pad.pad_id, pad_type_id=pad.pad_type_id, length=pad.length,
             pad_to_multiple_of=pad.multiple or None,
         )  # fmt: skip
-    encodings = reference.encode_batch(text.to_list(), add_special_tokens=add_special_tokens)
+    with reference_without_threads():
+        encodings = reference.encode_batch(text.to_list(), add_special_tokens=add_special_tokens)
     ids = np.array([token_id for encoding in encodings for token_id in encoding.ids], np.int32)
     types = np.array([type_id for encoding in encodings for type_id in encoding.type_ids], np.int32)
     starts = starts_of(np.array([len(encoding.ids) for encoding in encodings], np.int64))

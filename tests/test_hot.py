@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 import texts
 
-from cpu_ref import hot
 from cpu_ref.cut import BLOCK, next_cut
 from gpu_tok import cut, intern
 from gpu_tok.added_tokens import TEXT, Sections
@@ -248,10 +247,6 @@ def test_rows_that_differ_only_in_flags_are_not_the_same():
     batch = TextBatch.of(["aaaa"] * 50)
     assert encode(batch, sections_of(batch), encoder) == [plain_ids("aaaa", tables, encoder.cold)] * 50
     assert encode(batch, sections_of(batch), encoder) == [plain_ids("aaaa", tables, encoder.cold)] * 50
-
-
-def test_the_kernels_know_the_flags_by_the_same_numbers():
-    assert (hot.SECTION_LAST, hot.WHOLE, hot.TEXT) == (ends.SECTION_LAST, ends.WHOLE, TEXT)
 
 
 def test_a_wrong_row_in_the_table_would_be_seen():
