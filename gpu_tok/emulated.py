@@ -28,6 +28,7 @@ from gpu_tok.launch_file import ALIGNMENT, extents, pack
 from gpu_tok.signatures import Parameter, Signature
 
 MESSAGE_BYTES = 4096
+_ONE_AT_A_TIME = threading.Lock()
 SANITIZERS = {
     "ASAN_OPTIONS": "detect_leaks=0",
     "TSAN_OPTIONS": "halt_on_error=1",
@@ -108,7 +109,6 @@ class EmulatedDevice:
         self._library = _load(self._folders, Mode.COUNT if count else Mode.THREADS if threads else Mode.FIBERS)
         self._counting = count
         self._launches = 0
-        self._one_at_a_time = threading.Lock()
         self._tables: list[np.ndarray] = []
 
     def launch(self, kernel: str, grid: int, block: int, *arguments: Any) -> None:
@@ -128,7 +128,7 @@ class EmulatedDevice:
         packed = (ctypes.c_uint64 * max(len(words), 1))(*words)
         function = ctypes.cast(getattr(self._library, kernel), ctypes.c_void_p)
         name = kernel.encode()
-        with self._one_at_a_time:  # the counters are the library's, which runs one launch at a time anyway
+        with _ONE_AT_A_TIME:  # the counters are the library's, which runs one launch at a time anyway
             if self._counting:
                 self._count_from_zero(arguments)
             failed = self._library.emu_launch(

@@ -17,71 +17,71 @@ constexpr size_t SHARED_BYTES = 48 << 10;  // what CUDA grants a block without a
 enum class State : unsigned char { ready, at_barrier, in_warp, ended };
 
 struct Thread {
-  State state;
-  WarpOp op;
-  u32 mask, source;
-  u64 value, result;
-  Site site;
-  u32 synced;  // the mask of the __syncwarp it came out of; 0 after others
+    State state;
+    WarpOp op;
+    u32 mask, source;
+    u64 value, result;
+    Site site;
+    u32 synced;  // the mask of the __syncwarp it came out of; 0 after others
 };
 
 struct Warp {
-  u32 ready;    // lanes that may run
-  u32 waiting;  // lanes in a warp intrinsic
-  Thread lanes[WARP];
+    u32 ready;    // lanes that may run
+    u32 waiting;  // lanes in a warp intrinsic
+    Thread lanes[WARP];
 };
 
 struct Random {
-  u64 state;
-  u32 next() {  // xorshift64*
-    state ^= state >> 12;
-    state ^= state << 25;
-    state ^= state >> 27;
-    return u32((state * 0x2545f4914f6cdd1dull) >> 32);
-  }
+    u64 state;
+    u32 next() {  // xorshift64*
+        state ^= state >> 12;
+        state ^= state << 25;
+        state ^= state >> 27;
+        return u32((state * 0x2545f4914f6cdd1dull) >> 32);
+    }
 };
 
 u64 mixed(u64 seed);  // a seed for Random: never 0, unlike for neighbours
 
 struct Block {
-  i64 index;
-  u32 size, warps;
-  u32 warps_ready;  // warps with a lane that may run
-  u32 at_barrier, ended;
-  Random random;
-  char* arena;
-  Warp warp[MOST_WARPS];
+    i64 index;
+    u32 size, warps;
+    u32 warps_ready;  // warps with a lane that may run
+    u32 at_barrier, ended;
+    Random random;
+    char* arena;
+    Warp warp[MOST_WARPS];
 
-  void begin(i64 index, u32 size, u64 seed);
-  Thread& thread(u32 number) { return warp[number / WARP].lanes[number % WARP]; }
+    void begin(i64 index, u32 size, u64 seed);
+    Thread& thread(u32 number) { return warp[number / WARP].lanes[number % WARP]; }
 
-  // Both return whether the others were all here already, so that the caller need not wait.
-  bool arrive_at_barrier(u32 number, Site site);
-  bool arrive_in_warp(u32 number, WarpOp op, u32 mask, u64 value, u32 source, Site site);
-  void end(u32 number);
-  bool all_ended() const { return ended == size; }
+    // Both return whether the others were all here already, so that the caller need not wait.
+    bool arrive_at_barrier(u32 number, Site site);
+    bool arrive_in_warp(u32 number, WarpOp op, u32 mask, u64 value, u32 source, Site site);
+    void end(u32 number);
+    bool all_ended() const { return ended == size; }
 
-  std::string why_stuck();
-  std::string where(u32 number);  // "block 3, thread 70 (warp 2, lane 6)"
+    std::string why_stuck();
+    std::string where(u32 number);  // "block 3, thread 70 (warp 2, lane 6)"
 
  private:
-  void release(u32 warp_number, u32 lanes);
-  void complete(Warp& warp, WarpOp op, u32 mask);
+    void release(u32 warp_number, u32 lanes);
+    void complete(Warp& warp, WarpOp op, u32 mask);
 };
 
 struct Failure {
-  std::string finding;
+    std::string finding;
 };
 
 struct Launch {
-  void* kernel;
-  const char* name;
-  i64 grid;
-  u32 block;
-  const u64* arguments;  // padded with zeros to the next size that call() knows
-  u32 argument_count;
-  u64 seed;
-  u64 number;  // of all launches of the process
+    void* kernel;
+    const char* name;
+    i64 grid;
+    u32 block;
+    const u64* arguments;  // padded with zeros to the next size that call() knows
+    u32 argument_count;
+    u64 seed;
+    u64 number;  // of all launches of the process
 };
 
 extern const Launch* launch;  // the one that runs; there is one at a time

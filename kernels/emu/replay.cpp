@@ -27,68 +27,68 @@ using i64 = long long;
 constexpr int BAD_FILE = 2, BAD_LAUNCH = 3;  // exit codes; the sanitizers have their own
 
 [[noreturn]] static void give_up(const char* finding, int code) {
-  std::fprintf(stderr, "replay: %s\n", finding);
-  std::exit(code);
+    std::fprintf(stderr, "replay: %s\n", finding);
+    std::exit(code);
 }
 
 static void read(std::FILE* file, void* bytes, size_t count) {
-  if (std::fread(bytes, 1, count, file) != count) give_up("the file ends too early", BAD_FILE);
+    if (std::fread(bytes, 1, count, file) != count) give_up("the file ends too early", BAD_FILE);
 }
 
 struct Buffer {
-  i64 bytes, phase;  // phase: the address modulo 256, kept so that alignment is as it was
-  char* data;
+    i64 bytes, phase;  // phase: the address modulo 256, kept so that alignment is as it was
+    char* data;
 };
 
 static void allocate(Buffer& buffer) {
-  void* memory = nullptr;
-  if (posix_memalign(&memory, 256, size_t(buffer.phase + buffer.bytes)) != 0) give_up("out of memory", BAD_FILE);
-  buffer.data = static_cast<char*>(memory) + buffer.phase;
+    void* memory = nullptr;
+    if (posix_memalign(&memory, 256, size_t(buffer.phase + buffer.bytes)) != 0) give_up("out of memory", BAD_FILE);
+    buffer.data = static_cast<char*>(memory) + buffer.phase;
 #ifdef EMU_ASAN
-  __asan_poison_memory_region(memory, size_t(buffer.phase));
+    __asan_poison_memory_region(memory, size_t(buffer.phase));
 #endif
 }
 
 int main(int count, char** words) {
-  if (count < 2) give_up("usage: replay FILE [RESULT]", BAD_FILE);
-  std::FILE* file = std::fopen(words[1], "rb");
-  if (file == nullptr) give_up("cannot open the file", BAD_FILE);
-  char magic[8];
-  read(file, magic, sizeof magic);
-  if (std::memcmp(magic, "EMULAUN1", sizeof magic) != 0) give_up("not a dumped launch", BAD_FILE);
-  struct {
-    i64 grid, block, seed, buffers, arguments, name_bytes;
-  } head;
-  read(file, &head, sizeof head);
-  std::string name(size_t(head.name_bytes), ' ');
-  read(file, name.data(), name.size());
-  std::vector<Buffer> buffers(static_cast<size_t>(head.buffers));
-  for (Buffer& buffer : buffers) {
-    read(file, &buffer, 16);
-    allocate(buffer);
-  }
-  std::vector<unsigned long long> arguments;
-  for (i64 i = 0; i < head.arguments; i++) {
-    i64 pair[2];
-    read(file, pair, sizeof pair);
-    char* base = pair[0] < 0 ? nullptr : buffers[size_t(pair[0])].data;
-    arguments.push_back(reinterpret_cast<unsigned long long>(base) + static_cast<unsigned long long>(pair[1]));
-  }
-  for (Buffer& buffer : buffers) read(file, buffer.data, size_t(buffer.bytes));
-  std::fclose(file);
+    if (count < 2) give_up("usage: replay FILE [RESULT]", BAD_FILE);
+    std::FILE* file = std::fopen(words[1], "rb");
+    if (file == nullptr) give_up("cannot open the file", BAD_FILE);
+    char magic[8];
+    read(file, magic, sizeof magic);
+    if (std::memcmp(magic, "EMULAUN1", sizeof magic) != 0) give_up("not a dumped launch", BAD_FILE);
+    struct {
+        i64 grid, block, seed, buffers, arguments, name_bytes;
+    } head;
+    read(file, &head, sizeof head);
+    std::string name(size_t(head.name_bytes), ' ');
+    read(file, name.data(), name.size());
+    std::vector<Buffer> buffers(static_cast<size_t>(head.buffers));
+    for (Buffer& buffer : buffers) {
+        read(file, &buffer, 16);
+        allocate(buffer);
+    }
+    std::vector<unsigned long long> arguments;
+    for (i64 i = 0; i < head.arguments; i++) {
+        i64 pair[2];
+        read(file, pair, sizeof pair);
+        char* base = pair[0] < 0 ? nullptr : buffers[size_t(pair[0])].data;
+        arguments.push_back(reinterpret_cast<unsigned long long>(base) + static_cast<unsigned long long>(pair[1]));
+    }
+    for (Buffer& buffer : buffers) read(file, buffer.data, size_t(buffer.bytes));
+    std::fclose(file);
 
-  void* kernel = dlsym(RTLD_DEFAULT, name.c_str());
-  if (kernel == nullptr) give_up("no such kernel", BAD_FILE);
-  char message[4096];
-  if (emu_launch(kernel, name.c_str(), head.grid, head.block, arguments.data(), head.arguments,
-                 static_cast<unsigned long long>(head.seed), message, sizeof message) != 0) {
-    give_up(message, BAD_LAUNCH);
-  }
-  if (count > 2) {
-    std::FILE* result = std::fopen(words[2], "wb");
-    if (result == nullptr) give_up("cannot write the result", BAD_FILE);
-    for (const Buffer& buffer : buffers) std::fwrite(buffer.data, 1, size_t(buffer.bytes), result);
-    std::fclose(result);
-  }
-  return 0;
+    void* kernel = dlsym(RTLD_DEFAULT, name.c_str());
+    if (kernel == nullptr) give_up("no such kernel", BAD_FILE);
+    char message[4096];
+    if (emu_launch(kernel, name.c_str(), head.grid, head.block, arguments.data(), head.arguments,
+                   static_cast<unsigned long long>(head.seed), message, sizeof message) != 0) {
+        give_up(message, BAD_LAUNCH);
+    }
+    if (count > 2) {
+        std::FILE* result = std::fopen(words[2], "wb");
+        if (result == nullptr) give_up("cannot write the result", BAD_FILE);
+        for (const Buffer& buffer : buffers) std::fwrite(buffer.data, 1, size_t(buffer.bytes), result);
+        std::fclose(result);
+    }
+    return 0;
 }
