@@ -9,19 +9,22 @@ from __future__ import annotations
 import itertools
 import random
 
+import compare
 import numpy as np
 import pytest
 import texts
+import vocabularies
 from test_hot import ALL_ENDS, MadeUpModel, encode, encoder_of, plain_cuts, plain_ids, random_tables, sections_of
 
-from gpu_tok import device_path
+from gpu_tok import Tokenizer, added_tokens, device_path
 from gpu_tok.added_tokens import TEXT, Sections
 from gpu_tok.batch import TextBatch, starts_of
 from gpu_tok.device_path import TILE, DeviceEncoder, encoder_on
 from gpu_tok.emulated import EmulatedDevice
-from gpu_tok.postprocess import NO_PADDING, PAD_TO_LENGTH, PAD_TO_LONGEST, UNLIMITED, Plan, place
+from gpu_tok.postprocess import NO_PADDING, PAD_TO_LENGTH, PAD_TO_LONGEST, UNLIMITED, Plan, place, plan_of
 from gpu_tok.tables import ends
 from gpu_tok.tables.cuts import CutTables
+from gpu_tok.tables.postprocess import compile_postprocess
 
 
 def device_encoder(tables: CutTables, flags: int = 0, budget: int = 1 << 16, seed: int = 0):
@@ -216,6 +219,20 @@ def test_many_empty_texts_have_no_ids():
     expected = [plain_ids(text, tables, encoder.cold) for text in given]
     assert encode_on(device, sections_of(TextBatch.of(given)), encoder) == expected
     assert encode_on(device, sections_of(TextBatch.of([])), encoder) == []
+
+
+@pytest.mark.parametrize("name", vocabularies.names(sources=("own",)))
+def test_real_tokenizers_give_the_ids_of_the_reference(name, definition_text, reference):
+    tok = Tokenizer.from_str(definition_text(name), workers=1)
+    if not tok.is_divisible:
+        pytest.skip("its texts go to the reference whole")
+    device = EmulatedDevice()
+    encoder = encoder_on(device, tok.cuts, tok.cold, 1 << 18)
+    plan = plan_of(compile_postprocess(tok.definition), None, None)
+    given = [text for text in texts.TEXTS if len(text) < 5000]
+    for _pass in ("cold", "warm"):
+        sections = added_tokens.run(TextBatch.of(given), tok.added_tokens, tok.workers)
+        compare.assert_same_ids(reference(name), given, encode_on(device, sections, encoder, plan))
 
 
 NOTHING = np.zeros(0, np.int32)

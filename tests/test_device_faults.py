@@ -1,0 +1,136 @@
+"""Would a fault in the kernels of the device path be seen: deliberately broken copies, and what sanitizers say."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from test_device_path import AROUND, encode_on, some_texts
+from test_hot import ALL_ENDS, MadeUpModel, plain_ids, random_tables, sections_of
+
+from gpu_tok.batch import Ragged, TextBatch
+from gpu_tok.compile import kernel_folder
+from gpu_tok.device_path import encoder_on
+from gpu_tok.emulated import EmulatedDevice, Mode, replay
+from gpu_tok.errors import DeviceError
+
+FILES = ("cut.cu", "intern.cu", "gather.cu")
+SEEDS = range(6)
+KERNELS = {"cut_words", "cut_sections", "count_chunks", "look_up_chunks", "claim_misses", "list_winners",
+           "copy_winners", "settle_misses", "publish_winners", "count_late", "gather_ids", "fill_rows"}  # fmt: skip
+FAULTS = {
+    "a claim that is not atomic": (
+        "intern.cu",
+        "if (rival == NO_MISS) rival = atomicCAS(slot, NO_MISS, number);",
+        "if (rival == NO_MISS) store_relaxed(slot, number);",
+    ),
+    "a place in the batch left in the table": ("intern.cu", "words[1] = (u32)ids_at;", "words[1] = miss.length;"),
+    "a key without its flags": ("intern.cu", "| (u64)miss.flags << FLAGS_SHIFT", ""),
+    "a hash taken as proof": ("intern.cu", "if (same_chunk(bytes, misses[rival], mine)) return", "return"),
+    "a tile that ends one chunk too early": ("gather.cu", "chunk < end;", "chunk + 1 < end;"),
+    "late ids one too far": ("intern.cu", "= {late_start[own],", "= {late_start[own] + 1,"),
+    "sections that take the ids of the next chunk": ("intern.cu", "chunk = rank +", "chunk = 1 + rank +"),
+}
+
+
+class Recorder(MadeUpModel):
+    """Notes which chunks it was asked for, with their flags."""
+
+    def __init__(self) -> None:
+        super().__init__(ALL_ENDS)
+        self.asked: list[tuple[bytes, int]] = []
+
+    def encode(self, chunks: Ragged, flags: np.ndarray) -> Ragged:
+        self.asked += [(chunks.row(row).tobytes(), int(flags[row])) for row in range(chunks.count)]
+        return super().encode(chunks, flags)
+
+
+def broken_folder(tmp_path: Path, file: str, right: str, wrong: str) -> Path:
+    for name in FILES:
+        shutil.copy(kernel_folder() / name, tmp_path)
+    text = (tmp_path / file).read_text()
+    assert text.count(right) > 0
+    (tmp_path / file).write_text(text.replace(right, wrong))
+    return tmp_path
+
+
+def is_noticed(folder: Path | None, seed: int) -> bool:
+    """Are the ids of two batches other than the plain path's, or was a chunk encoded twice, or a launch refused."""
+    tables = random_tables(13)
+    device = EmulatedDevice(seed, folders=[folder] if folder else None)
+    encoder = encoder_on(device, tables, Recorder(), 1 << 17)
+    given = some_texts(13)
+    expected = [plain_ids(text, tables, encoder.cold) for text in given]
+    try:
+        for _pass in ("cold", "warm"):
+            encoder.cold.asked.clear()
+            ids = encode_on(device, sections_of(TextBatch.of(given)), encoder)
+            if ids != expected or len(set(encoder.cold.asked)) < len(encoder.cold.asked):
+                return True
+    except DeviceError:
+        return True
+    return False
+
+
+def test_right_kernels_pass():
+    assert not any(is_noticed(None, seed) for seed in SEEDS)
+
+
+IN_SHORT = ("a claim that is not atomic", "a place in the batch left in the table", "late ids one too far")
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        pytest.param(fault, id=name, marks=() if name in IN_SHORT else pytest.mark.slow)
+        for name, fault in FAULTS.items()
+    ],
+)
+def test_a_fault_is_noticed_for_some_seed(fault, tmp_path):
+    folder = broken_folder(tmp_path, *fault)
+    assert any(is_noticed(folder, seed) for seed in SEEDS)
+
+
+@pytest.fixture(scope="module")
+def dumped(tmp_path_factory) -> Path:
+    """The launches of a cold batch."""
+    folder = tmp_path_factory.mktemp("launches")
+    device = EmulatedDevice(dump_folder=folder)
+    encoder = encoder_on(device, random_tables(12), MadeUpModel(ALL_ENDS), 1 << 12)
+    encode_on(device, sections_of(TextBatch.of(some_texts(12)[:40])), encoder, AROUND._replace(keep_at_most=7))
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("mode", "kernels"),
+    [
+        (Mode.ADDRESS, KERNELS),
+        (Mode.THREAD, {"claim_misses", "publish_winners"}),
+        pytest.param(Mode.THREAD, KERNELS, marks=pytest.mark.slow),
+    ],
+)
+def test_sanitizers_find_nothing(dumped, mode, kernels):
+    launches = [path for path in sorted(dumped.glob("*.launch")) if path.stem[6:] in kernels]
+    assert {path.stem[6:] for path in launches} == kernels
+    assert [replay(path, mode) for path in launches] == [""] * len(launches)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "mode", "fault"),
+    [
+        ("look_up_chunks", Mode.THREAD, ("intern.cu", "__syncwarp();  // the list is whole", "")),
+        ("settle_misses", Mode.ADDRESS, ("intern.cu", "late_start[own + 1] -", "late_start[own + 2] -")),
+        ("claim_misses", Mode.THREAD, ("intern.cu", "rival = atomicCAS(slot, NO_MISS, number)", "*slot = number")),
+        (
+            "publish_winners",
+            Mode.THREAD,
+            ("intern.cu", "atomicCAS(&row.high, 0ull, high) != 0", "(row.high = high) == 0"),
+        ),
+    ],
+)
+def test_sanitizers_notice_a_fault(dumped, tmp_path, kernel, mode, fault):
+    folder = broken_folder(tmp_path, *fault)
+    launch = min(dumped.glob(f"*_{kernel}.launch"))
+    assert replay(launch, mode, folders=[folder]) != ""
