@@ -7,7 +7,7 @@
 #include "entry.cuh"
 
 constexpr u32 GATHER_THREADS = 256;
-constexpr u32 GATHER_BLOCKS = 5;  // that a multiprocessor holds: with more of them registers would be spilled
+constexpr u32 GATHER_BLOCKS = 4;  // that a multiprocessor holds: with more of them registers would be spilled
 constexpr i64 LONG_LIST = 32;  // more ids than that are copied by the whole warp
 
 // Where the ids of one chunk go: those from `keep_from` up to `keep_end` to `ids[place]` and behind it.
@@ -23,15 +23,25 @@ struct Layout {
     const i64 *place, *keep_begin, *keep_count, *start;
 };
 
+// The row of the lane's last chunk, which is nearly always that of the next: so it is read once.
+struct RowSeen {
+    i64 begin, end;  // the places of its ids
+    i64 keep_begin, keep_count, start;
+};
+
 //   a row's ids   5 6 7 8 9    keep_begin 1, keep_count 3, start 20
 //   a chunk's         7 8 9    place 2 of the row
 //   target            21: 7 8  keep_from 0, keep_end 2
-DEVICE Target target_of(i64 place, i64 count, const Layout& layout, i64 first_row, i64 row_end) {
+DEVICE Target target_of(i64 place, i64 count, const Layout& layout, i64 first_row, i64 row_end, RowSeen& seen) {
     if (layout.place == nullptr || count == 0) return {place, 0, count};
-    const i64 row = upper_bound(layout.place, first_row, row_end, place) - 1;
-    const i64 offset = place - layout.place[row] - layout.keep_begin[row];  // among the kept ids; may be negative
-    const i64 keep_from = max(-offset, 0LL), keep_end = min(layout.keep_count[row] - offset, count);
-    return {layout.start[row] + offset + keep_from, keep_from, keep_end};
+    if (place < seen.begin || place >= seen.end) {
+        const i64 row = upper_bound(layout.place, first_row, row_end, place) - 1;
+        seen = {layout.place[row], layout.place[row + 1], layout.keep_begin[row], layout.keep_count[row],
+                layout.start[row]};
+    }
+    const i64 offset = place - seen.begin - seen.keep_begin;  // among the kept ids; may be negative
+    const i64 keep_from = max(-offset, 0LL), keep_end = min(seen.keep_count - offset, count);
+    return {seen.start + offset + keep_from, keep_from, keep_end};
 }
 
 DEVICE void copy_ids(const i32* source, i64 count, i64 place, u32 first, u32 step, i32* ids, i64 id_room) {
@@ -55,6 +65,7 @@ KERNEL LAUNCHED_AS(GATHER_THREADS, GATHER_BLOCKS)
         const i64 first_row = row_place == nullptr ? 0 : max(tile_row[tile] - 1, 0LL);
         const i64 row_end = row_place == nullptr ? 0 : tile_row[tile + 1];
         i64 place = tile_id[tile];
+        RowSeen seen = {0, 0, 0, 0, 0};
         const i64 end = tile_chunk[tile + 1];
         for (i64 first = tile_chunk[tile]; first < end; first += WARP) {
             const i64 chunk = first + lane();
@@ -63,7 +74,7 @@ KERNEL LAUNCHED_AS(GATHER_THREADS, GATHER_BLOCKS)
             const bool is_one_id = (entry & KIND) == ONE_ID;
             const Ids found = is_one_id ? Ids{nullptr, exists} : ids_of(entry, rows, pool, late, late_ids);
             const WarpScan scan = scan_counts(found.count);
-            const Target target = target_of(place + scan.before, found.count, layout, first_row, row_end);
+            const Target target = target_of(place + scan.before, found.count, layout, first_row, row_end, seen);
             const i64 kept = target.keep_end - target.keep_from;
             if (is_one_id) {
                 if (kept > 0 && target.place < id_room) ids[target.place] = (i32)number_of(entry);

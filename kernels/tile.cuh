@@ -11,12 +11,20 @@
 constexpr u32 WORD = 32;          // bytes of text that one word of the mask stands for
 constexpr u32 TILE_WORDS = WARP;  // words of the mask in a tile
 constexpr u32 TILE = TILE_WORDS * WORD;
+constexpr u32 NEAR_WORDS = 8;  // 32 bytes
 
 // The place of the first cut in tile `tile` or behind it; `count`, the text's end, where there is none. The whole warp
 // calls it; so many tiles without a cut are passed in one step.
 //
 // tile_chunk: i64[tiles + 1], chunks that begin before each tile.
 DEVICE i64 first_cut_from(i64 tile, i64 tiles, const i64* tile_chunk, const u32* mask, i64 count) {
+    const i64 near = tile * TILE_WORDS + lane();  // it is nearly always in the first sector of the mask
+    const u32 near_cuts = lane() < NEAR_WORDS && near * WORD < count ? mask[near] : 0;
+    const u32 near_words = __ballot_sync(WHOLE_WARP, near_cuts != 0);
+    if (near_words != 0) {
+        const u32 owner = __ffs(near_words) - 1;
+        return (near - lane() + owner) * WORD + __ffs(__shfl_sync(WHOLE_WARP, near_cuts, owner)) - 1;
+    }
     for (i64 first = tile; first < tiles; first += WARP) {
         const i64 own = first + lane();
         const u32 cut_tiles = __ballot_sync(WHOLE_WARP, own < tiles && tile_chunk[own] < tile_chunk[own + 1]);
