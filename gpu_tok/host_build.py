@@ -4,7 +4,7 @@ Each file is compiled by itself and kept in the user's cache folder under the ha
 include, of the options and of the compiler's version; so an edit recompiles what it can have changed.
 
 >>> library([Path("tests/kernels")], Mode.FIBERS)
-PosixPath('/home/me/.cache/gpu_tok/emulated/3f0c...so')
+PosixPath('~/.cache/gpu_tok/emulated/3f0c...so')
 """
 
 from __future__ import annotations
