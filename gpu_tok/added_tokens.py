@@ -50,19 +50,21 @@ class Sections(NamedTuple):
     row_section: Starts
 
 
-def find_sections(bytes: Bytes, starts: Starts, added: AddedTokens, places: Places | None = None) -> SectionSpans:
+def find_sections(bytes: Bytes, starts: Starts, added: AddedTokens) -> SectionSpans:
     """Divides texts at their added tokens; raises `TextError` for a text that the reference cannot divide.
 
     >>> find_sections(batch.bytes, batch.starts, compile_added_tokens(bert)).id    # "the [MASK] sat"
     array([ -1, 103,  -1], dtype=int32)
-
-    places: what `_places_of` gives for these texts, where that is known.
     """
+    return _sections_at(bytes, starts, added, _places_of(bytes, starts, added))
+
+
+def _sections_at(bytes: Bytes, starts: Starts, added: AddedTokens, places: Places | None) -> SectionSpans:
+    """The sections of texts in which tokens may begin at `places` only."""
     rows = len(starts) - 1
     table = np.empty((rows, 4), np.int64)
     table[:, 0], table[:, 1], table[:, 2], table[:, 3] = starts[:-1], starts[1:], TEXT, WHOLE_TEXT
     row_section = np.arange(rows + 1, dtype=np.int64)
-    places = _places_of(bytes, starts, added) if places is None else places
     if places is not None:
         base = int(starts[0])
         if added.raw_pass:
@@ -126,7 +128,7 @@ def run(text: TextBatch, added: AddedTokens, workers: Workers) -> Sections:
     def divide_range(rows: tuple[tuple[int, int], Places | None]) -> SectionSpans:
         (first, last), places = rows
         try:
-            return find_sections(bytes, starts[first : last + 1], added, places)
+            return _sections_at(bytes, starts[first : last + 1], added, places)
         except TextError as error:
             raise error.in_row(error.row + first) from None
 

@@ -23,6 +23,7 @@ Starts = npt.NDArray[np.int64]
 Rows = Sequence[bytes]  # named here: within TextBatch `bytes` is a field
 
 NO_STARTS: Starts = np.zeros(1, np.int64)
+LAST_ID = 0xFFFFFFFF  # the reference's ids are 32 bits wide
 
 
 class Ragged(NamedTuple):

@@ -10,11 +10,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gpu_tok.batch import Ragged
+from gpu_tok.batch import LAST_ID, Ragged
 from gpu_tok.errors import IdError
 from gpu_tok.tables.decode import DecodeTables
-
-LAST_ID = 0xFFFFFFFF  # the reference's ids are 32 bits wide
 
 # As in kernels/decode.cu.
 _THREADS = 256

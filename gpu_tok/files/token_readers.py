@@ -9,15 +9,13 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from gpu_tok.batch import Ragged, row_ranges
+from gpu_tok.batch import LAST_ID, Ragged, row_ranges
 from gpu_tok.errors import FileError
 from gpu_tok.files.parquet import read_columns
 from gpu_tok.files.sources import Source
 from gpu_tok.files.streams import DAMAGED_HINT
 from gpu_tok.files.threads import ahead
 from gpu_tok.files.token_writers import starts_path
-
-LAST_ID = 0xFFFFFFFF
 
 
 @dataclass(frozen=True)
