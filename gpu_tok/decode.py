@@ -9,8 +9,8 @@ import numpy as np
 
 from cpu_ref import decode as kernels
 from gpu_tok.batch import LAST_ID, Ragged, TextBatch, row_ranges, starts_of
-from gpu_tok.decode_on import bad_id
 from gpu_tok.device import Workers, in_forked_child
+from gpu_tok.on_device.decode import bad_id
 from gpu_tok.tables import decode as tables
 from gpu_tok.tables.decode import DecodeTables
 from gpu_tok.tables.definition import Definition

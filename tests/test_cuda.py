@@ -21,8 +21,8 @@ from cupy_stand_in import StandIn  # noqa: E402
 from test_device_path import some_texts  # noqa: E402
 from test_hot import MadeUpModel, plain_ids, random_tables, sections_of  # noqa: E402
 
-from gpu_tok import device_path  # noqa: E402
 from gpu_tok.batch import TextBatch  # noqa: E402
+from gpu_tok.on_device import path  # noqa: E402
 
 
 @pytest.fixture(autouse=True)
@@ -171,11 +171,11 @@ def test_an_unknown_kernel_is_named(device):
 
 def test_the_whole_path_runs_as_cupy_would_run_it(device):
     tables, given = random_tables(6), some_texts(6)
-    encoder = device_path.encoder_on(device, tables, MadeUpModel(), 1 << 16)
+    encoder = path.encoder_on(device, tables, MadeUpModel(), 1 << 16)
     expected = [plain_ids(text, tables, encoder.cold) for text in given]
     for _pass in ("cold", "warm"):
         with device.running():
-            rows = device_path.encode(device, sections_of(TextBatch.of(given)), encoder)
+            rows = path.encode(device, sections_of(TextBatch.of(given)), encoder)
             ids, starts = device.download(rows.ids), device.download(rows.starts)
         assert [ids[begin:end].tolist() for begin, end in itertools.pairwise(starts)] == expected
 

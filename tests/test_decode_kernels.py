@@ -18,9 +18,9 @@ from tokenizers import AddedToken, Tokenizer, decoders
 from gpu_tok.batch import Ragged, ragged_ids, starts_of
 from gpu_tok.compile import kernel_folder
 from gpu_tok.decode import Decoder
-from gpu_tok.decode_on import decode_on, upload
 from gpu_tok.emulated import EmulatedDevice, Mode, replay
 from gpu_tok.errors import DeviceError, IdError
+from gpu_tok.on_device.decode import decode_on, upload
 from gpu_tok.tables.definition import Definition
 
 TILE_IDS, TILE_BYTES, STAGE = 512, 4096, 16384  # kernels/decode.cu

@@ -12,25 +12,25 @@ from test_hot import ALL_ENDS, MadeUpModel, plain_ids, random_tables, sections_o
 
 from gpu_tok.batch import Ragged, TextBatch
 from gpu_tok.compile import kernel_folder
-from gpu_tok.device_path import encoder_on
 from gpu_tok.emulated import EmulatedDevice, Mode, replay
 from gpu_tok.errors import DeviceError
+from gpu_tok.on_device.path import encoder_on
 
-FILES = ("cut.cu", "intern.cu", "gather.cu")
+FILES = ("cut.cu", "intern.cu", "batch_table.cu", "gather.cu")
 SEEDS = range(6)
 KERNELS = {"cut_words", "cut_sections", "count_chunks", "look_up_chunks", "claim_misses", "list_winners",
            "copy_winners", "settle_misses", "publish_winners", "count_late", "gather_ids", "fill_rows"}  # fmt: skip
 FAULTS = {
     "a claim that is not atomic": (
-        "intern.cu",
+        "batch_table.cu",
         "if (rival == NO_MISS) rival = atomicCAS(slot, NO_MISS, number);",
         "if (rival == NO_MISS) store_relaxed(slot, number);",
     ),
-    "a place in the batch left in the table": ("intern.cu", "words[1] = (u32)ids_at;", "words[1] = miss.length;"),
-    "a key without its flags": ("intern.cu", "| (u64)miss.flags << FLAGS_SHIFT", ""),
-    "a hash taken as proof": ("intern.cu", "if (same_chunk(bytes, misses[rival], mine)) return", "return"),
+    "a place in the batch left in the table": ("batch_table.cu", "words[1] = (u32)ids_at;", "words[1] = miss.length;"),
+    "a key without its flags": ("batch_table.cu", "| (u64)miss.flags << FLAGS_SHIFT", ""),
+    "a hash taken as proof": ("batch_table.cu", "if (same_chunk(bytes, misses[rival], mine)) return", "return"),
     "a tile that ends one chunk too early": ("gather.cu", "chunk < end;", "chunk + 1 < end;"),
-    "late ids one too far": ("intern.cu", "= {late_start[own],", "= {late_start[own] + 1,"),
+    "late ids one too far": ("batch_table.cu", "= {late_start[own],", "= {late_start[own] + 1,"),
     "sections that take the ids of the next chunk": ("intern.cu", "chunk = rank +", "chunk = 1 + rank +"),
 }
 
@@ -121,12 +121,12 @@ def test_sanitizers_find_nothing(dumped, mode, kernels):
     ("kernel", "mode", "fault"),
     [
         ("look_up_chunks", Mode.THREAD, ("intern.cu", "__syncwarp();  // the list is whole", "")),
-        ("settle_misses", Mode.ADDRESS, ("intern.cu", "late_start[own + 1] -", "late_start[own + 2] -")),
-        ("claim_misses", Mode.THREAD, ("intern.cu", "rival = atomicCAS(slot, NO_MISS, number)", "*slot = number")),
+        ("settle_misses", Mode.ADDRESS, ("batch_table.cu", "late_start[own + 1] -", "late_start[own + 2] -")),
+        ("claim_misses", Mode.THREAD, ("batch_table.cu", "rival = atomicCAS(slot, NO_MISS, number)", "*slot = number")),
         (
             "publish_winners",
             Mode.THREAD,
-            ("intern.cu", "atomicCAS(&row.high, 0ull, high) != 0", "(row.high = high) == 0"),
+            ("batch_table.cu", "atomicCAS(&row.high, 0ull, high) != 0", "(row.high = high) == 0"),
         ),
     ],
 )

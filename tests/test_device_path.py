@@ -16,11 +16,14 @@ import texts
 import vocabularies
 from test_hot import ALL_ENDS, MadeUpModel, encode, encoder_of, plain_cuts, plain_ids, random_tables, sections_of
 
-from gpu_tok import Tokenizer, added_tokens, device_path
+from gpu_tok import Tokenizer, added_tokens
 from gpu_tok.added_tokens import TEXT, Sections
 from gpu_tok.batch import TextBatch, starts_of
-from gpu_tok.device_path import TILE, DeviceEncoder, encoder_on
 from gpu_tok.emulated import EmulatedDevice
+from gpu_tok.on_device import cut, gather, intern, path
+from gpu_tok.on_device.intern import DeviceEncoder
+from gpu_tok.on_device.path import encoder_on
+from gpu_tok.on_device.text import TILE, upload
 from gpu_tok.postprocess import NO_PADDING, PAD_TO_LENGTH, PAD_TO_LONGEST, UNLIMITED, Plan, place, plan_of
 from gpu_tok.tables import ends
 from gpu_tok.tables.cuts import CutTables
@@ -33,7 +36,7 @@ def device_encoder(tables: CutTables, flags: int = 0, budget: int = 1 << 16, see
 
 
 def encode_on(device: EmulatedDevice, sections: Sections, encoder: DeviceEncoder, plan=None) -> list[list[int]]:
-    rows = device_path.encode(device, sections, encoder, plan)
+    rows = path.encode(device, sections, encoder, plan)
     ids, starts = device.download(rows.ids), device.download(rows.starts)
     return [ids[begin:end].tolist() for begin, end in itertools.pairwise(starts)]
 
@@ -72,8 +75,8 @@ def test_chunks_begin_where_the_plain_path_cuts():
     device, encoder = device_encoder(tables)
     given = some_texts(3)
     batch = TextBatch.of(given)
-    text = device_path.upload(device, sections_of(batch), 0)
-    cuts = device_path.cut(device, text, encoder)
+    text = upload(device, sections_of(batch), 0)
+    cuts = cut.run(device, text, encoder.cuts)
     bits = np.unpackbits(device.download(cuts.mask).view(np.uint8), bitorder="little")
     lengths = [len(chunk.encode()) for text in given for chunk in plain_cuts(text, tables)]
     assert np.flatnonzero(bits).tolist() == starts_of(np.array(lengths))[:-1].tolist()
@@ -86,8 +89,8 @@ def test_entries_stand_for_the_ids_of_their_chunks():
     given = some_texts(4)
     sections = sections_of(TextBatch.of(given))
     encode_on(device, sections, encoder)
-    text = device_path.upload(device, sections, 0)
-    found = device_path.look_up(device, text, device_path.cut(device, text, encoder), encoder)
+    text = upload(device, sections, 0)
+    found = intern.look_up(device, text, cut.run(device, text, encoder.cuts), encoder)
     chunks = [chunk.encode() for text in given for chunk in plain_cuts(text, tables)]
     kept = encoder.table.to_host()
     assert found.chunk_count == len(chunks)
@@ -111,11 +114,11 @@ def test_sections_begin_where_the_ids_before_them_end():
     tables = random_tables(5)
     device, encoder = device_encoder(tables)
     given = some_texts(5)
-    text = device_path.upload(device, sections_of(TextBatch.of(given)), 0)
-    cuts = device_path.cut(device, text, encoder)
-    found = device_path.look_up(device, text, cuts, encoder)
-    late = device_path.encode_new(device, text, cuts, found, encoder)
-    places = device_path.place_sections(device, text, cuts, found, late, encoder.table)
+    text = upload(device, sections_of(TextBatch.of(given)), 0)
+    cuts = cut.run(device, text, encoder.cuts)
+    found = intern.look_up(device, text, cuts, encoder)
+    late = intern.encode_new(device, text, cuts, found, encoder)
+    places = gather.place_sections(device, text, cuts, found, late, encoder.table)
     counts = [len(plain_ids(text, tables, encoder.cold)) for text in given]
     assert places.section_place.tolist() == starts_of(np.array(counts)).tolist()
 
@@ -159,7 +162,7 @@ def test_more_chunks_than_there_is_room_for_are_looked_up_again():
     device, encoder = device_encoder(tables)
     given = ["".join(random.Random(1).choices("abcdefgh", k=3000))]
     expected = [plain_ids(text, tables, encoder.cold) for text in given]
-    assert len(plain_cuts(given[0], tables)) > device_path.ROOM_SHARE * 3000 + 64
+    assert len(plain_cuts(given[0], tables)) > intern.ROOM_SHARE * 3000 + 64
     assert encode_on(device, sections_of(TextBatch.of(given)), encoder) == expected
 
 

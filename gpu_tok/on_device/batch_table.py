@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gpu_tok.batch import Ragged
-from gpu_tok.device_table import DeviceTable
+from gpu_tok.on_device.table import DeviceTable
 
 THREADS = 256
 NO_MISS = 0xFFFFFFFF  # an empty slot

@@ -1,0 +1,28 @@
+// The report of a batch: eight words that kernels fill and the host reads once. gpu_tok/on_device/report.py has the same.
+
+#pragma once
+
+#include "common.cuh"
+
+constexpr u32 CHUNKS_SEEN = 0, MISSES_SEEN = 1, WINNERS_SEEN = 2, IDS_SEEN = 3;
+constexpr u32 FIRST_BAD = 4;    // the least place of a byte that is no UTF-8; ALL_GOOD if there is none
+constexpr u32 TOKENS_SEEN = 5;  // places where an added token may begin
+constexpr u32 WORK_ASKED = 6;   // words that the cold path's kernels asked of their arena
+constexpr u32 OVERFLOW_SEEN = 7;  // not 0: a buffer was too small, and what comes behind it has done nothing
+constexpr u64 ALL_GOOD = ~0ull;
+
+// Is this batch to be thrown away: then kernels behind the one that noticed return at once, for what they would read is
+// not whole.
+DEVICE bool is_spoiled(const u64* report) {
+    return load_relaxed(&report[OVERFLOW_SEEN]) != 0 || load_relaxed(&report[FIRST_BAD]) != ALL_GOOD;
+}
+
+// The number of the flagged lanes' misses in the batch; `counter` counts them.
+DEVICE i64 take_numbers(bool is_mine, u64* counter) {
+    const u32 mine = __ballot_sync(WHOLE_WARP, is_mine);
+    if (mine == 0) return 0;
+    const u32 leader = __ffs(mine) - 1;
+    u64 first = 0;
+    if (lane() == leader) first = atomicAdd(counter, (u64)__popc(mine));
+    return (i64)__shfl_sync(WHOLE_WARP, first, leader) + __popc(mine & ((1u << lane()) - 1));
+}
