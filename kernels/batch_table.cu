@@ -100,13 +100,12 @@ KERNEL LAUNCHED_AS(BATCH_THREADS) copy_winners(const u8* bytes, const Miss* miss
 
 // Where the ids of each miss lie. Any grid of BATCH_THREADS; a thread a miss.
 //
-// late_start: i64[winners + 1], the ids that the cold path made of each winner. late: Late[misses].
+// of_winner: Late[winners], the ids that the cold path made of each. late: Late[misses].
 KERNEL LAUNCHED_AS(BATCH_THREADS) settle_misses(const u32* winner, const u32* number, const u64* miss_count,
-                                                 const i64* late_start, Late* late) {
+                                                 const Late* of_winner, Late* late) {
     const i64 last = (i64)miss_count[0];
     for (i64 miss = grid_thread(); miss < last; miss += grid_threads()) {
-        const i64 own = number[winner[miss]];
-        late[miss] = {late_start[own], late_start[own + 1] - late_start[own]};
+        late[miss] = of_winner[number[winner[miss]]];
     }
 }
 
@@ -173,12 +172,12 @@ DEVICE bool fill_words(const u8* bytes, const Miss& miss, const i32* ids, i64 co
 
 // Keeps the winners and their ids for later batches. Any grid of BATCH_THREADS; a thread a winner.
 //
-// late_ids, late_start: i32[], i64[winner_count + 1], the winners' ids. rows: Row[row_count], of which at most row_limit
-// get used; keys, pool: u8[key_room], i32[id_room]. used: u64[3], how much of each was asked for: more than there is when
+// late_ids, of_winner: i32[], Late[winner_count], the winners' ids. rows: Row[row_count], of which at most row_limit get
+// used; keys, pool: u8[key_room], i32[id_room]. used: u64[3], how much of each was asked for: more than there is when
 // it is full. What finds no room is left out, and is new again in the next batch.
 KERNEL LAUNCHED_AS(BATCH_THREADS)
     publish_winners(const u8* bytes, i64 count, const Miss* misses, const u32* winners, i64 winner_count,
-                    const i32* late_ids, const i64* late_start, Row* rows, i64 row_count, i64 row_limit, u8* keys,
+                    const i32* late_ids, const Late* of_winner, Row* rows, i64 row_count, i64 row_limit, u8* keys,
                     i64 key_room, i32* pool, i64 id_room, u64* used) {
     const Pools pools = {keys, pool, key_room, id_room};
     for (i64 own = grid_thread(); own < winner_count; own += grid_threads()) {
@@ -189,8 +188,8 @@ KERNEL LAUNCHED_AS(BATCH_THREADS)
         const u32 probe = first_free(key, high, mixed, rows, row_count);
         if (probe == PROBES || take_room(&used[ROWS_USED], 1, row_limit) < 0) continue;
         u32 words[4];
-        const i64 ids_at = late_start[own];
-        if (!fill_words(bytes, miss, late_ids + ids_at, late_start[own + 1] - ids_at, pools, used, words)) continue;
+        const Late made = of_winner[own];
+        if (!fill_words(bytes, miss, late_ids + made.at, made.count, pools, used, words)) continue;
         write_row(key, high, mixed, probe, words, rows, row_count);
     }
 }

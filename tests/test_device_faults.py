@@ -30,7 +30,7 @@ FAULTS = {
     "a key without its flags": ("batch_table.cu", "| (u64)miss.flags << FLAGS_SHIFT", ""),
     "a hash taken as proof": ("batch_table.cu", "if (same_chunk(bytes, misses[rival], mine)) return", "return"),
     "a tile that ends one chunk too early": ("gather.cu", "chunk < end;", "chunk + 1 < end;"),
-    "late ids one too far": ("batch_table.cu", "= {late_start[own],", "= {late_start[own] + 1,"),
+    "late ids one too far": ("batch_table.cu", "late_ids + made.at,", "late_ids + made.at + 1,"),
     "sections that take the ids of the next chunk": ("intern.cu", "chunk = rank +", "chunk = 1 + rank +"),
 }
 
@@ -121,7 +121,7 @@ def test_sanitizers_find_nothing(dumped, mode, kernels):
     ("kernel", "mode", "fault"),
     [
         ("look_up_chunks", Mode.THREAD, ("intern.cu", "__syncwarp();  // the list is whole", "")),
-        ("settle_misses", Mode.ADDRESS, ("batch_table.cu", "late_start[own + 1] -", "late_start[own + 2] -")),
+        ("settle_misses", Mode.ADDRESS, ("batch_table.cu", "number[winner[miss]]", "number[winner[miss]] + 1")),
         ("claim_misses", Mode.THREAD, ("batch_table.cu", "rival = atomicCAS(slot, NO_MISS, number)", "*slot = number")),
         (
             "publish_winners",

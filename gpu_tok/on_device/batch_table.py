@@ -27,12 +27,12 @@ class Winners(NamedTuple):
 
 
 class Late(NamedTuple):
-    """The ids that the cold path made, on the device: ids: int32[n]; start: int64[winners + 1]; of_miss: int64[misses,
-    2], where the ids of each miss lie and how many they are."""
+    """The ids that the cold path made, on the device. ids: int32[n]; of_winner: int64[2 * winners], of_miss: int64[2 *
+    misses], pairs of where in `ids` those of each lie and how many they are; of_miss None until `settle`."""
 
     ids: Any
-    start: Any
-    of_miss: Any
+    of_winner: Any
+    of_miss: Any = None
 
 
 def claim(device: Any, bytes: Any, misses: Any, count: int, report: Any) -> Winners:
@@ -56,14 +56,19 @@ def claim(device: Any, bytes: Any, misses: Any, count: int, report: Any) -> Winn
     return Winners(winner, number, winners[:won], chunks, device.download(flags[:won]))
 
 
-def settle(device: Any, winners: Winners, ids: Ragged, report: Any) -> Late:
-    """Gives every miss the ids of its winner. ids: int32 rows, one a winner."""
+def upload_ids(device: Any, ids: Ragged) -> Late:
+    """Ids that the host made: int32 rows, one a winner."""
+    of_winner = np.stack([ids.starts[:-1], np.diff(ids.starts)], axis=1)
+    return Late(device.upload(ids.flat.astype(np.int32)), device.upload(of_winner.reshape(-1)))
+
+
+def settle(device: Any, winners: Winners, late: Late, report: Any) -> Late:
+    """Gives every miss the ids of its winner."""
     count = len(winners.winner)
-    late_ids, start = device.upload(ids.flat.astype(np.int32)), device.upload(ids.starts)
     of_miss = device.xp.empty(2 * count, np.int64)
-    grid = device.grid(count, THREADS)
-    device.launch("settle_misses", grid, THREADS, winners.winner, winners.number, report[1:2], start, of_miss)
-    return Late(late_ids, start, of_miss)
+    device.launch("settle_misses", device.grid(count, THREADS), THREADS, winners.winner, winners.number, report[1:2],
+                  late.of_winner, of_miss)  # fmt: skip
+    return late._replace(of_miss=of_miss)
 
 
 def publish(device: Any, bytes: Any, misses: Any, winners: Winners, late: Late, table: DeviceTable) -> None:
@@ -72,7 +77,7 @@ def publish(device: Any, bytes: Any, misses: Any, winners: Winners, late: Late, 
         return
     count = len(winners.winners)
     device.launch("publish_winners", device.grid(count, THREADS), THREADS, bytes, len(bytes), misses, winners.winners,
-                  count, late.ids, late.start, table.rows, table.capacity, table.row_limit, table.keys,
+                  count, late.ids, late.of_winner, table.rows, table.capacity, table.row_limit, table.keys,
                   len(table.keys), table.ids, len(table.ids), table.used)  # fmt: skip
 
 

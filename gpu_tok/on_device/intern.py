@@ -75,6 +75,6 @@ def encode_new(device: Any, text: Text, cuts: Cuts, found: Entries, encoder: Dev
     except TextError as error:
         start = found.misses[2 * int(winners.winners[error.row])]
         raise error.in_row(row_at(device, text, int(start))) from None
-    late = batch_table.settle(device, winners, ids, cuts.report)
+    late = batch_table.settle(device, winners, batch_table.upload_ids(device, ids), cuts.report)
     batch_table.publish(device, text.bytes, found.misses, winners, late, encoder.table)
     return late
