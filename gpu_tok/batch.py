@@ -334,10 +334,7 @@ class TokenBatch:
         length: at least this width. pad_to_multiple_of: the width is rounded up to a multiple of it. The pad id, its
         type id and the side are those of the batch's `padding`.
         """
-        width = int(self.lengths.max(initial=0))
-        width = max(width, length or 0)
-        if pad_to_multiple_of:
-            width = -(-width // pad_to_multiple_of) * pad_to_multiple_of
+        width = width_of(int(self.lengths.max(initial=0)), length, pad_to_multiple_of)
         left = self.padding.side == "left"
         column = np.arange(width)[None, :]
         row_lengths, counts = self.lengths[:, None], self.counts[:, None]
@@ -360,6 +357,16 @@ class TokenBatch:
             types[real & (place == at)] = type_id
         for at, type_id in enumerate(reversed(self.type_ids.suffix)):
             types[real & (place == self.counts[:, None] - 1 - at)] = type_id
+
+
+def width_of(longest: int, length: int | None, multiple: int | None) -> int:
+    """The width of a rectangle for rows of up to `longest` ids: at least `length`, and a multiple of `multiple`.
+
+    >>> width_of(5, None, 4)
+    8
+    """
+    width = max(longest, length or 0)
+    return -(-width // multiple) * multiple if multiple else width
 
 
 def ragged_ids(rows: Any) -> Ragged:

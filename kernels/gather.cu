@@ -2,6 +2,7 @@
 //
 //   gather_ids   the ids of all chunks; truncation leaves some out, padding and special tokens move them
 //   fill_rows    special tokens and padding around them
+//   pad_rows     rows of any lengths -> rectangles, with the masks that a model takes
 
 #include "common.cuh"
 #include "entry.cuh"
@@ -9,6 +10,7 @@
 constexpr u32 GATHER_THREADS = 256;
 constexpr u32 GATHER_BLOCKS = 4;  // that a multiprocessor holds: with more of them registers would be spilled
 constexpr i64 LONG_LIST = 32;  // more ids than that are copied by the whole warp
+constexpr i64 PART = 1024;     // columns of a rectangle that a warp writes
 
 // Where the ids of one chunk go: those from `keep_from` up to `keep_end` to `ids[place]` and behind it.
 struct Target {
@@ -108,5 +110,54 @@ KERNEL LAUNCHED_AS(GATHER_THREADS)
         for (i64 i = lane(); i < prefix_count; i += WARP) ids[begin + i] = prefix[i];
         for (i64 i = lane(); i < suffix_count; i += WARP) ids[end + i] = suffix[i];
         for (i64 at = end + suffix_count + lane(); at < output_start[row + 1]; at += WARP) ids[at] = (i32)pad_id;
+    }
+}
+
+// The types of the ids of a row: of its special tokens before and behind, of the text between, and of padding.
+struct RowTypes {
+    const i32 *prefix, *suffix;
+    i64 prefix_count, suffix_count;
+    i32 text, padding;
+};
+
+// The type of the id at `place` of a row with `count` ids. A row too short for both ends has the suffix's.
+DEVICE i32 type_of(i64 place, i64 count, const RowTypes& types) {
+    if (place < 0 || place >= count) return types.padding;
+    const i64 of_suffix = place - (count - types.suffix_count);
+    if (of_suffix >= 0) return types.suffix[of_suffix];
+    return place < types.prefix_count ? types.prefix[place] : types.text;
+}
+
+// Lays rows out as rectangles. Any grid of GATHER_THREADS; a warp PART columns of a row.
+//
+//   row             101 7 8 102 0       of which 4 are no padding; pad_id 0, width 6
+//   input_ids       101 7 8 102 0 0
+//   attention_mask    1 1 1   1 0 0
+//
+// ids: i32[]; start: i64[rows + 1]; count: i64[rows], how many ids of a row are no padding; is_left: padding stands, and
+// goes, before them. each_type: i32[], the type of each id, or null: then prefix_types and those behind it say them.
+// input_ids, attention_mask, token_type_ids: i32[rows * width].
+KERNEL LAUNCHED_AS(GATHER_THREADS)
+    pad_rows(const i32* ids, const i64* start, const i64* count, i64 rows, i64 width, i64 is_left, i64 pad_id,
+             const i32* each_type, const i32* prefix_types, i64 prefix_count, i64 text_type, const i32* suffix_types,
+             i64 suffix_count, i64 pad_type, i32* input_ids, i32* attention_mask, i32* token_type_ids) {
+    const RowTypes types = {prefix_types, suffix_types, prefix_count, suffix_count, (i32)text_type, (i32)pad_type};
+    const i64 parts = (width + PART - 1) / PART;
+    for (i64 part = grid_thread() / WARP; part < rows * parts; part += grid_threads() / WARP) {
+        const i64 row = part / parts, begin = part % parts * PART, end = min(begin + PART, width);
+        const i64 length = start[row + 1] - start[row], real = count[row];
+        const i64 stored_at = is_left ? width - length : 0, real_at = is_left ? width - real : 0;
+        for (i64 column = begin + lane(); column < end; column += WARP) {
+            const i64 offset = column - stored_at, place = column - real_at, at = row * width + column;
+            const bool is_stored = offset >= 0 && offset < length;
+            const i64 from = start[row] + offset;
+            input_ids[at] = is_stored ? ids[from] : (i32)pad_id;
+            attention_mask[at] = place >= 0 && place < real;
+            if (each_type == nullptr) {
+                token_type_ids[at] = type_of(place, real, types);
+            } else {
+                token_type_ids[at] = is_stored ? each_type[from] : types.padding;
+            }
+        }
     }
 }

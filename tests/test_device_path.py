@@ -18,7 +18,7 @@ from test_hot import ALL_ENDS, MadeUpModel, encode, encoder_of, plain_cuts, plai
 
 from gpu_tok import Tokenizer, added_tokens
 from gpu_tok.added_tokens import TEXT, Sections
-from gpu_tok.batch import TextBatch, starts_of
+from gpu_tok.batch import Padding, TextBatch, TokenBatch, TypeIds, starts_of
 from gpu_tok.emulated import EmulatedDevice
 from gpu_tok.on_device import cut, gather, intern, path
 from gpu_tok.on_device.intern import DeviceEncoder
@@ -276,3 +276,28 @@ def test_rows_are_laid_out_as_planned(plan, share):
     expected = laid_out([plain_ids(text, tables, encoder.cold) for text in given], plan)
     assert encode_on(device, sections_of(TextBatch.of(given)), encoder, plan) == expected
     assert encode_on(device, sections_of(TextBatch.of([])), encoder, plan) == []
+
+
+def rows_to_pad(seed: int, padding: Padding, type_ids: TypeIds) -> TokenBatch:
+    """Rows of up to 2,000 ids, some of them with padding already."""
+    pick = random.Random(seed)
+    lengths = [pick.choice((0, 1, 2, 3, 31, 32, 33, 100, pick.randrange(2000))) for _row in range(pick.randrange(9))]
+    counts = [pick.choice((length, pick.randrange(length + 1))) for length in lengths]
+    ids, each = (np.array(pick.choices(range(1, 50), k=sum(lengths)), np.int32) for _array in range(2))
+    each_type_id = each if pick.random() < 0.3 else None
+    return TokenBatch(ids, starts_of(np.array(lengths)), np.array(counts, np.int64), type_ids, padding, each_type_id)
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+@pytest.mark.parametrize("type_ids", [TypeIds(), TypeIds((5,), 6, (7,)), TypeIds((1, 2, 3), 4, (5, 6))])
+def test_rectangles_are_those_of_the_cpu(side, type_ids):
+    for seed in range(12):
+        batch = rows_to_pad(seed, Padding(9, 8, side), type_ids)
+        device = EmulatedDevice(seed)
+        arrays = [device.upload(array) for array in (batch.ids, batch.starts, batch.counts)]
+        for length, multiple in ((None, None), (3000, None), (40, 64)):
+            rows = (*arrays, type_ids, batch.padding, length, multiple, batch.each_type_id)
+            for found, expected in zip(gather.to_padded(device, *rows), batch.to_padded(length, multiple), strict=True):
+                assert found.dtype == expected.dtype
+                assert found.shape == expected.shape
+                assert found.tolist() == expected.tolist()

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from gpu_tok.batch import Padded, Padding, TypeIds, width_of
 from gpu_tok.on_device.batch_table import Late, starts_on
 from gpu_tok.on_device.cut import Cuts
 from gpu_tok.on_device.intern import Entries
@@ -92,3 +93,22 @@ def _lay_out(device: Any, row_place: Any, plan: Plan | None) -> _Layout:
         row_start = row_start + (lengths - kept - around)
     keep_begin = counts - kept if plan.keep_last else xp.zeros_like(kept)
     return _Layout(starts, kept + around, keep_begin, kept, row_start)
+
+
+def to_padded(
+    device: Any, ids: Any, starts: Any, counts: Any, type_ids: TypeIds, padding: Padding, length: int | None = None,
+    pad_to_multiple_of: int | None = None, each_type_id: Any = None,
+) -> Padded:  # fmt: skip
+    """Rows on the device, padded or not -> rectangles there, as `TokenBatch.to_padded` lays them out.
+
+    ids, each_type_id: int32[n]; starts: int64[rows + 1]; counts: int64[rows]. Waits for the longest row's length.
+    """
+    xp, rows = device.xp, len(starts) - 1
+    width = width_of(int(xp.diff(starts).max()) if rows else 0, length, pad_to_multiple_of)
+    shape = (rows, width)
+    padded = Padded(xp.empty(shape, np.int32), xp.empty(shape, np.int32), xp.empty(shape, np.int32))
+    prefix, suffix = (device.upload(np.array(part, np.int32)) for part in (type_ids.prefix, type_ids.suffix))
+    device.launch("pad_rows", device.grid(rows * width, THREADS), THREADS, ids, starts, counts, rows, width,
+                  int(padding.side == "left"), padding.pad_id, each_type_id, prefix, len(prefix), type_ids.text, suffix,
+                  len(suffix), padding.pad_type_id, *padded)  # fmt: skip
+    return padded
