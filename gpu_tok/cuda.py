@@ -21,11 +21,15 @@ import numpy as np
 
 from gpu_tok import compile as compiler
 from gpu_tok import nvrtc
+from gpu_tok.copies import Copy
+from gpu_tok.device import Workers, usable_cores
 from gpu_tok.errors import DeviceError
 
 USE_CPU = 'or use device="cpu"'
 BLOCKS_EACH = 8  # of 256 threads: a multiprocessor holds no more at once; kernels go round in a loop for the rest
 NOT_INITIALIZED, OLD_DRIVER, NO_DEVICE = 3, 35, 100  # of cudaError_t
+PARALLEL_COPY = 8 << 20  # bytes from which threads share a copy into pinned memory
+MOST_COPIERS = 8
 HOST_MEMORY = 1  # of cudaMemoryType: pinned
 
 _started_in: int | None = None  # the process in which CUDA was started: it does not go through a fork
@@ -51,8 +55,11 @@ class CudaDevice:
         self.multiprocessors = int(properties["multiProcessorCount"])
         self.description = f"{properties['name'].decode()} (cuda:{ordinal})"
         with self._device:
-            self.stream = self.xp.cuda.Stream(non_blocking=True)
+            self.stream, self._incoming, self._outgoing = (
+                self.xp.cuda.Stream(non_blocking=True) for _stream in range(3)
+            )
         self._lock = threading.Lock()
+        self._copiers = Workers(min(MOST_COPIERS, usable_cores()))
         self._modules: dict[Path, Any] = {}
         self._functions: dict[str, Any] = {}
 
@@ -94,6 +101,29 @@ class CudaDevice:
     def download(self, array: Any, out: np.ndarray | None = None) -> np.ndarray:
         """A copy on the host (in `out`, pinned for full speed), once all that was started before is done."""
         return array.get(out=out)
+
+    def stage(self, array: np.ndarray) -> Copy:
+        """Begins a copy to the device on a stream of its own, through pinned memory. What is started afterwards finds
+        it there; the copy object is to be kept until all that reads the array is done."""
+        source = array if self._is_pinned(array) else self._pinned_copy(array)
+        with self._incoming:
+            target = self.xp.empty(array.shape, array.dtype)
+            target.set(source, stream=self._incoming)
+            done = self._incoming.record()
+        self.stream.wait_event(done)
+        return Copy(target, source, done)
+
+    def fetch(self, array: Any) -> Copy:
+        """Begins a copy to pinned host memory on a stream of its own, behind what was started before."""
+        out = self.pinned(array.size, array.dtype).reshape(array.shape)
+        self._outgoing.wait_event(self.stream.record())
+        array.get(stream=self._outgoing, out=out, blocking=False)
+        return Copy(out, array, self._outgoing.record())
+
+    def release_memory(self) -> None:
+        """Gives back to the driver what CuPy's pools hold unused."""
+        self.synchronize()
+        self.xp.get_default_memory_pool().free_all_blocks()
 
     def pinned(self, count: int, dtype: Any) -> np.ndarray:
         """Host memory that the GPU copies from and to at full speed; not initialized, kept in CuPy's pool."""
@@ -143,6 +173,20 @@ class CudaDevice:
         if isinstance(value, np.int64 | np.uint64):
             return value
         raise TypeError(f"a kernel takes arrays and 64-bit integers, not {type(value).__name__}")
+
+    def _pinned_copy(self, array: np.ndarray) -> np.ndarray:
+        """By several threads: one alone copies more slowly than the bus to the GPU."""
+        copy = self.pinned(array.size, array.dtype).reshape(array.shape)
+        if array.nbytes < PARALLEL_COPY:
+            copy[...] = array
+            return copy
+        flat, source = copy.reshape(-1), array.reshape(-1)
+        step = -(-array.size // self._copiers.count)
+        self._copiers.map(
+            lambda begin: np.copyto(flat[begin : begin + step], source[begin : begin + step]),
+            range(0, array.size, step),
+        )
+        return copy
 
     def _is_pinned(self, array: np.ndarray) -> bool:
         return array.size > 0 and self.xp.cuda.runtime.pointerGetAttributes(array.ctypes.data).type == HOST_MEMORY

@@ -22,6 +22,7 @@ import numpy as np
 
 from gpu_tok import host_build, signatures
 from gpu_tok.compile import kernel_folder
+from gpu_tok.copies import Copy
 from gpu_tok.errors import DeviceError
 from gpu_tok.host_build import Mode
 from gpu_tok.launch_file import ALIGNMENT, extents, pack
@@ -160,6 +161,17 @@ class EmulatedDevice:
             return array.copy()
         out[...] = array
         return out
+
+    def stage(self, array: np.ndarray) -> Copy:
+        """As `upload`; nothing goes on beside it here."""
+        return Copy(self.upload(array))
+
+    def fetch(self, array: np.ndarray) -> Copy:
+        """As `download`."""
+        return Copy(self.download(array))
+
+    def release_memory(self) -> None:
+        """No pool holds any."""
 
     def pinned(self, count: int, dtype: Any) -> np.ndarray:
         """Host memory; nothing to pin here."""

@@ -145,12 +145,26 @@ class Runtime:
         return types.SimpleNamespace(type=1 if inside else 0)
 
 
+class Event:
+    """cupy.cuda.Event."""
+
+    def __init__(self, cupy: StandIn, stream: str) -> None:
+        self._cupy, self._stream = cupy, stream
+
+    def __str__(self) -> str:
+        return f"event of {self._stream}"
+
+    def synchronize(self) -> None:
+        self._cupy.log.append(f"host waits for {self}")
+
+
 class Stream:
     """cupy.cuda.Stream; what it is told is written down in `log`."""
 
     def __init__(self, cupy: StandIn, null: bool = False, non_blocking: bool = False) -> None:
         self._cupy = cupy
-        self._name = "null" if null else "own"
+        self._name = "null" if null else ("own", "incoming", "outgoing")[cupy.streams_made % 3]
+        cupy.streams_made += not null
 
     def __enter__(self) -> Stream:
         self._cupy.streams.append(self)
@@ -160,7 +174,7 @@ class Stream:
         assert self._cupy.streams.pop() is self
 
     def record(self, event: Any = None) -> Any:
-        return f"event of {self._name}"
+        return Event(self._cupy, self._name)
 
     def wait_event(self, event: Any) -> None:
         self._cupy.log.append(f"{self._name} waits for {event}")
@@ -258,10 +272,11 @@ class StandIn:
         self.pinned: list[tuple[int, int]] = []
         self.emulator = EmulatedDevice()
         self.cuda = Cuda(self, driver, count, status)
+        self.streams_made = 0  # by a device: its own, incoming, outgoing
         self.streams = [Stream(self, null=True)]
 
     def get_default_memory_pool(self) -> Any:
-        return types.SimpleNamespace(free_bytes=lambda: 500)
+        return types.SimpleNamespace(free_bytes=lambda: 500, free_all_blocks=lambda: self.log.append("pool emptied"))
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(real, name)  # AttributeError for what CuPy has not

@@ -140,6 +140,18 @@ def test_arrays_go_to_the_device_and_back(pinned, device):
     assert out.tolist() == [0, 1, 2, 3, 4]
 
 
+@pytest.mark.parametrize("size", [0, 5, cuda.PARALLEL_COPY // 4 + 3])
+def test_copies_go_on_streams_of_their_own(size, device, cupy):
+    array = np.arange(size, dtype=np.int32)
+    staged = device.stage(array)
+    assert np.array_equal(device.fetch(staged.array).wait(), array)
+    assert cupy.log == [
+        "own waits for event of incoming",
+        "outgoing waits for event of own",
+        "host waits for event of outgoing",
+    ]
+
+
 def test_an_empty_array_can_be_uploaded_and_pinned(device):
     assert device.download(device.upload(np.zeros(0, np.uint8))).size == 0
     assert device.pinned(0, np.int64).size == 0
@@ -186,6 +198,7 @@ STAND_INS = {
     "cupy.cuda": (cupy_stand_in.Cuda, real.cuda),
     "cupy.cuda.Device": (cupy_stand_in.Device, real.cuda.Device),
     "cupy.cuda.Stream": (cupy_stand_in.Stream, real.cuda.Stream),
+    "cupy.cuda.Event": (cupy_stand_in.Event, real.cuda.Event),
     "cupy.cuda.Module": (cupy_stand_in.Module, real.cuda.Module),
     "cupy.cuda.Function": (cupy_stand_in.Function, real.cuda.Function),
     "cupy.cuda.runtime": (cupy_stand_in.Runtime, real.cuda.runtime),
@@ -217,6 +230,7 @@ def parameters_of(function) -> list[str] | None:
 
 def test_the_pool_counts_its_free_bytes():
     assert callable(real.get_default_memory_pool().free_bytes)
+    assert callable(real.get_default_memory_pool().free_all_blocks)
     assert issubclass(real.cuda.memory.OutOfMemoryError, MemoryError)
 
 
