@@ -1,4 +1,5 @@
-// misses -> their ids, once for each distinct chunk: the table that lives as long as a batch.
+// misses -> their ids, once for each distinct chunk: the table that lives as long as a batch. How many misses and winners
+// there are is read from the report; of a spoiled batch nothing is touched.
 //
 //   claim_misses     equal misses agree on one of them, the winner
 //   list_winners     winners, numbered: what the cold path encodes
@@ -56,11 +57,12 @@ DEVICE u32 claim(u32 number, const u8* bytes, i64 end, const Miss* misses, u32* 
 //   misses   0 xyzzy   1 plugh   2 xyzzy
 //   winner   2         1         2            or 0 1 0: whoever comes first
 //
-// miss_count: u64[1]. slots: u32[slot_count], a power of two and at least twice the misses, all NO_MISS.
+// slots: u32[slot_count], a power of two and at least twice the misses, all NO_MISS.
 KERNEL LAUNCHED_AS(BATCH_THREADS, CLAIM_BLOCKS)
-    claim_misses(const u8* bytes, i64 count, const Miss* misses, const u64* miss_count, u32* slots, i64 slot_count,
+    claim_misses(const u8* bytes, i64 count, const Miss* misses, const u64* report, u32* slots, i64 slot_count,
                  u32* winner) {
-    const i64 last = (i64)miss_count[0];
+    if (is_spoiled(report)) return;
+    const i64 last = (i64)report[MISSES_SEEN];
     for (i64 miss = grid_thread(); miss < last; miss += grid_threads()) {
         winner[miss] = claim((u32)miss, bytes, count, misses, slots, slot_count);
     }
@@ -72,9 +74,10 @@ KERNEL LAUNCHED_AS(BATCH_THREADS, CLAIM_BLOCKS)
 //   number         - 0 1         of winners only, in any order
 //   winners        1 2           winner_length  5 5
 KERNEL LAUNCHED_AS(BATCH_THREADS)
-    list_winners(const u32* winner, const Miss* misses, const u64* miss_count, u32* number, u32* winners,
-                 i64* winner_length, u8* winner_flags, u64* report) {
-    const i64 last = (i64)miss_count[0];
+    list_winners(const u32* winner, const Miss* misses, u32* number, u32* winners, i64* winner_length, u8* winner_flags,
+                 u64* report) {
+    if (is_spoiled(report)) return;
+    const i64 last = (i64)report[MISSES_SEEN];
     for (i64 first = grid_thread() - lane(); first < last; first += grid_threads()) {
         const i64 miss = first + lane();
         const bool has_won = miss < last && winner[miss] == miss;
@@ -101,9 +104,10 @@ KERNEL LAUNCHED_AS(BATCH_THREADS) copy_winners(const u8* bytes, const Miss* miss
 // Where the ids of each miss lie. Any grid of BATCH_THREADS; a thread a miss.
 //
 // of_winner: Late[winners], the ids that the cold path made of each. late: Late[misses].
-KERNEL LAUNCHED_AS(BATCH_THREADS) settle_misses(const u32* winner, const u32* number, const u64* miss_count,
+KERNEL LAUNCHED_AS(BATCH_THREADS) settle_misses(const u32* winner, const u32* number, const u64* report,
                                                  const Late* of_winner, Late* late) {
-    const i64 last = (i64)miss_count[0];
+    if (is_spoiled(report)) return;
+    const i64 last = (i64)report[MISSES_SEEN];
     for (i64 miss = grid_thread(); miss < last; miss += grid_threads()) {
         late[miss] = of_winner[number[winner[miss]]];
     }
@@ -172,13 +176,15 @@ DEVICE bool fill_words(const u8* bytes, const Miss& miss, const i32* ids, i64 co
 
 // Keeps the winners and their ids for later batches. Any grid of BATCH_THREADS; a thread a winner.
 //
-// late_ids, of_winner: i32[], Late[winner_count], the winners' ids. rows: Row[row_count], of which at most row_limit get
+// late_ids, of_winner: i32[], Late[winners], the winners' ids. rows: Row[row_count], of which at most row_limit get
 // used; keys, pool: u8[key_room], i32[id_room]. used: u64[3], how much of each was asked for: more than there is when
 // it is full. What finds no room is left out, and is new again in the next batch.
 KERNEL LAUNCHED_AS(BATCH_THREADS)
-    publish_winners(const u8* bytes, i64 count, const Miss* misses, const u32* winners, i64 winner_count,
+    publish_winners(const u8* bytes, i64 count, const Miss* misses, const u32* winners, const u64* report,
                     const i32* late_ids, const Late* of_winner, Row* rows, i64 row_count, i64 row_limit, u8* keys,
                     i64 key_room, i32* pool, i64 id_room, u64* used) {
+    if (is_spoiled(report)) return;
+    const i64 winner_count = (i64)report[WINNERS_SEEN];
     const Pools pools = {keys, pool, key_room, id_room};
     for (i64 own = grid_thread(); own < winner_count; own += grid_threads()) {
         const Miss miss = misses[winners[own]];

@@ -9,21 +9,20 @@ import numpy as np
 from gpu_tok.batch import Ragged
 from gpu_tok.on_device.table import DeviceTable
 
-THREADS = 256
+THREADS, WARP = 256, 32
 NO_MISS = 0xFFFFFFFF  # an empty slot
-WINNERS_SEEN = 2  # a word of the report
 
 
 class Winners(NamedTuple):
-    """One miss for all that are equal. On the device: winner: uint32[misses], the miss that stands for each; number:
-    uint32[misses], of winners only; winners: uint32[count], the misses that won. On the host: chunks, their bytes;
-    flags: uint8[count]."""
+    """One miss for all that are equal, on the device. winner: uint32[misses], the miss that stands for each; number:
+    uint32[misses], of winners only; winners: uint32[misses], those that won, with their length (int64) and flags
+    (uint8). How many of each hold something is in the report."""
 
     winner: Any
     number: Any
     winners: Any
-    chunks: Ragged
-    flags: np.ndarray
+    length: Any
+    flags: Any
 
 
 class Late(NamedTuple):
@@ -35,25 +34,28 @@ class Late(NamedTuple):
     of_miss: Any = None
 
 
-def claim(device: Any, bytes: Any, misses: Any, count: int, report: Any) -> Winners:
-    """Lets equal misses agree on one of them, and brings the winners' bytes to the host.
+def claim(device: Any, bytes: Any, misses: Any, report: Any) -> Winners:
+    """Lets equal misses agree on one of them.
 
-    bytes: uint8[n]; misses: int64[count, 2] as look_up_chunks writes them; report: uint64[8].
+    bytes: uint8[n]; misses: int64[2 * room], as look_up_chunks writes them; report: uint64[8].
     """
-    xp, grid = device.xp, device.grid(count, THREADS)
-    miss_count = report[1:2]
-    slots = xp.full(1 << max(4, (2 * count - 1).bit_length()), NO_MISS, np.uint32)
-    winner, number, winners = (xp.empty(count, np.uint32) for _ in range(3))
-    length, flags = xp.empty(count, np.int64), xp.empty(count, np.uint8)
-    device.launch("claim_misses", grid, THREADS, bytes, len(bytes), misses, miss_count, slots, len(slots), winner)
-    device.launch("list_winners", grid, THREADS, winner, misses, miss_count, number, winners, length, flags, report)
-    won = int(device.download(report)[WINNERS_SEEN])
-    start = starts_on(xp, length[:won])
-    copied = xp.empty(int(start[-1]), np.uint8)
-    grid = device.grid(32 * won, THREADS)
-    device.launch("copy_winners", grid, THREADS, bytes, misses, winners, won, start, copied)
-    chunks = Ragged(device.download(copied), device.download(start))
-    return Winners(winner, number, winners[:won], chunks, device.download(flags[:won]))
+    xp, room = device.xp, len(misses) // 2
+    slots = xp.full(1 << max(4, (2 * room - 1).bit_length()), NO_MISS, np.uint32)
+    winner, number, winners = (xp.empty(room, np.uint32) for _ in range(3))
+    length, flags = xp.empty(room, np.int64), xp.empty(room, np.uint8)
+    grid = device.grid(room, THREADS)
+    device.launch("claim_misses", grid, THREADS, bytes, len(bytes), misses, report, slots, len(slots), winner)
+    device.launch("list_winners", grid, THREADS, winner, misses, number, winners, length, flags, report)
+    return Winners(winner, number, winners, length, flags)
+
+
+def bring(device: Any, bytes: Any, misses: Any, winners: Winners, count: int) -> tuple[Ragged, np.ndarray]:
+    """The bytes and flags of the winners, on the host. count: how many they are."""
+    start = starts_on(device.xp, winners.length[:count])
+    copied = device.xp.empty(int(start[-1]), np.uint8)
+    device.launch("copy_winners", device.grid(WARP * count, THREADS), THREADS, bytes, misses, winners.winners, count,
+                  start, copied)  # fmt: skip
+    return Ragged(device.download(copied), device.download(start)), device.download(winners.flags[:count])
 
 
 def upload_ids(device: Any, ids: Ragged) -> Late:
@@ -64,21 +66,23 @@ def upload_ids(device: Any, ids: Ragged) -> Late:
 
 def settle(device: Any, winners: Winners, late: Late, report: Any) -> Late:
     """Gives every miss the ids of its winner."""
-    count = len(winners.winner)
-    of_miss = device.xp.empty(2 * count, np.int64)
-    device.launch("settle_misses", device.grid(count, THREADS), THREADS, winners.winner, winners.number, report[1:2],
+    room = len(winners.winner)
+    of_miss = device.xp.empty(2 * room, np.int64)
+    device.launch("settle_misses", device.grid(room, THREADS), THREADS, winners.winner, winners.number, report,
                   late.of_winner, of_miss)  # fmt: skip
     return late._replace(of_miss=of_miss)
 
 
-def publish(device: Any, bytes: Any, misses: Any, winners: Winners, late: Late, table: DeviceTable) -> None:
+def publish(
+    device: Any, bytes: Any, misses: Any, winners: Winners, late: Late, table: DeviceTable, report: Any
+) -> None:
     """Keeps as many winners as fit, for the batches to come."""
     if table.capacity == 0:
         return
-    count = len(winners.winners)
-    device.launch("publish_winners", device.grid(count, THREADS), THREADS, bytes, len(bytes), misses, winners.winners,
-                  count, late.ids, late.of_winner, table.rows, table.capacity, table.row_limit, table.keys,
-                  len(table.keys), table.ids, len(table.ids), table.used)  # fmt: skip
+    grid = device.grid(len(winners.winner), THREADS)
+    device.launch("publish_winners", grid, THREADS, bytes, len(bytes), misses, winners.winners, report, late.ids,
+                  late.of_winner, table.rows, table.capacity, table.row_limit, table.keys, len(table.keys), table.ids,
+                  len(table.ids), table.used)  # fmt: skip
 
 
 def starts_on(xp: Any, counts: Any) -> Any:
