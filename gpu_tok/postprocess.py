@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -94,19 +94,29 @@ def place(counts: npt.NDArray[np.int64], plan: Plan) -> tuple[npt.NDArray[np.int
 
     counts: int64[rows], the ids of each text. Raises `TextError` for the first text that the reference would refuse.
     """
-    kept = counts if plan.keep_at_most == UNLIMITED else np.minimum(counts, plan.keep_at_most)
-    if plan.refuses and np.any(kept < counts):
-        row = int(np.flatnonzero(kept < counts)[0])
+    refuse_cut(counts, plan)
+    return lengths_of(counts, plan)
+
+
+def refuse_cut(counts: npt.NDArray[np.int64], plan: Plan) -> None:
+    """Raises `TextError` for the first text that the reference would refuse to truncate."""
+    if plan.refuses and np.any(counts > plan.keep_at_most):
+        row = int(np.flatnonzero(counts > plan.keep_at_most)[0])
         raise TextError(
             row,
             f"has {counts[row]} ids and cannot be truncated to {plan.keep_at_most}: the file's truncation is "
             "`only_second`, or its stride is not smaller than that",
             "pass truncation=False, or a larger max_length",
         )
+
+
+def lengths_of(counts: Any, plan: Plan) -> tuple[Any, Any]:
+    """`place` without the refusal. Arrays of a device stay there, and nothing waits for them."""
+    kept = counts if plan.keep_at_most == UNLIMITED else np.minimum(counts, plan.keep_at_most)
     lengths = kept + (len(plan.prefix) + len(plan.suffix))
     if plan.pad_mode == NO_PADDING or len(lengths) == 0:
         return kept, lengths
-    width = int(lengths.max()) if plan.pad_mode == PAD_TO_LONGEST else plan.pad_length
+    width = lengths.max() if plan.pad_mode == PAD_TO_LONGEST else plan.pad_length
     if plan.pad_multiple > 0:
         width = -(-width // plan.pad_multiple) * plan.pad_multiple
     return kept, np.maximum(lengths, width)

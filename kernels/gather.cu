@@ -6,6 +6,7 @@
 
 #include "common.cuh"
 #include "entry.cuh"
+#include "report.cuh"
 
 constexpr u32 GATHER_THREADS = 256;
 constexpr u32 GATHER_BLOCKS = 4;  // that a multiprocessor holds: with more of them registers would be spilled
@@ -46,8 +47,8 @@ DEVICE Target target_of(i64 place, i64 count, const Layout& layout, i64 first_ro
     return {seen.start + offset + keep_from, keep_from, keep_end};
 }
 
-DEVICE void copy_ids(const i32* source, i64 count, i64 place, u32 first, u32 step, i32* ids, i64 id_room) {
-    for (i64 i = first; i < count && place + i < id_room; i += step) ids[place + i] = source[i];
+DEVICE void copy_ids(const i32* source, i64 count, u32 first, u32 step, i32* ids) {
+    for (i64 i = first; i < count; i += step) ids[i] = source[i];
 }
 
 // Writes the ids of all chunks. Any grid of GATHER_THREADS; a warp a tile, a lane a chunk: neighbours write side by side.
@@ -57,11 +58,20 @@ DEVICE void copy_ids(const i32* source, i64 count, i64 place, u32 first, u32 ste
 //
 // entries: u32[], those of tile t from tile_chunk[t] on; tile_id: i64[tiles + 1], ids before each tile. rows, pool, late,
 // late_ids: what entries name. row_place, keep_begin, keep_count, row_start: the layout, null without one; tile_row:
-// i64[tiles + 1], rows that begin at or before the first id of each tile. Nothing is written at id_room or behind it.
+// i64[tiles + 1], rows that begin at or before the first id of each tile. id_count: i64[1], ids that leave, with padding
+// and special tokens; where they are more than id_room, the report says so and nothing is written. report: u64[8].
 KERNEL LAUNCHED_AS(GATHER_THREADS, GATHER_BLOCKS)
     gather_ids(const u32* entries, const i64* tile_chunk, const i64* tile_id, i64 tiles, const Row* rows,
                const i32* pool, const Late* late, const i32* late_ids, const i64* tile_row, const i64* row_place,
-               const i64* keep_begin, const i64* keep_count, const i64* row_start, i32* ids, i64 id_room) {
+               const i64* keep_begin, const i64* keep_count, const i64* row_start, const i64* id_count, i32* ids,
+               i64 id_room, u64* report) {
+    if (is_spoiled(report)) return;
+    const bool has_room = id_count[0] <= id_room;
+    if (grid_thread() == 0) {
+        report[IDS_SEEN] = id_count[0];
+        if (!has_room) store_relaxed(&report[OVERFLOW_SEEN], 1ull);
+    }
+    if (!has_room) return;
     const Layout layout = {row_place, keep_begin, keep_count, row_start};
     for (i64 tile = grid_thread() / WARP; tile < tiles; tile += grid_threads() / WARP) {
         const i64 first_row = row_place == nullptr ? 0 : max(tile_row[tile] - 1, 0LL);
@@ -79,16 +89,16 @@ KERNEL LAUNCHED_AS(GATHER_THREADS, GATHER_BLOCKS)
             const Target target = target_of(place + scan.before, found.count, layout, first_row, row_end, seen);
             const i64 kept = target.keep_end - target.keep_from;
             if (is_one_id) {
-                if (kept > 0 && target.place < id_room) ids[target.place] = (i32)number_of(entry);
+                if (kept > 0) ids[target.place] = (i32)number_of(entry);
             } else if (kept <= LONG_LIST) {
-                copy_ids(found.at + target.keep_from, kept, target.place, 0, 1, ids, id_room);
+                copy_ids(found.at + target.keep_from, kept, 0, 1, ids + target.place);
             }
             for (u32 left = __ballot_sync(WHOLE_WARP, kept > LONG_LIST); left != 0; left &= left - 1) {
                 const u32 owner = __ffs(left) - 1;
                 const u64 source = __shfl_sync(WHOLE_WARP, (u64)(found.at + target.keep_from), owner);
                 const i64 count = __shfl_sync(WHOLE_WARP, kept, owner);
-                copy_ids(reinterpret_cast<const i32*>(source), count, __shfl_sync(WHOLE_WARP, target.place, owner),
-                         lane(), WARP, ids, id_room);
+                const i64 place = __shfl_sync(WHOLE_WARP, target.place, owner);
+                copy_ids(reinterpret_cast<const i32*>(source), count, lane(), WARP, ids + place);
             }
             place += scan.total;
         }
@@ -101,9 +111,11 @@ KERNEL LAUNCHED_AS(GATHER_THREADS, GATHER_BLOCKS)
 //   row     101 . . . 102 0 0            the dots are gather_ids'
 //
 // output_start: i64[rows + 1], the rows; row_start, keep_count: i64[rows], their kept ids. prefix, suffix: i32[].
+// report: u64[8].
 KERNEL LAUNCHED_AS(GATHER_THREADS)
     fill_rows(const i64* output_start, const i64* row_start, const i64* keep_count, i64 rows, const i32* prefix,
-              i64 prefix_count, const i32* suffix, i64 suffix_count, i64 pad_id, i32* ids) {
+              i64 prefix_count, const i32* suffix, i64 suffix_count, i64 pad_id, const u64* report, i32* ids) {
+    if (is_spoiled(report)) return;
     for (i64 row = grid_thread() / WARP; row < rows; row += grid_threads() / WARP) {
         const i64 begin = row_start[row] - prefix_count, end = row_start[row] + keep_count[row];
         for (i64 at = output_start[row] + lane(); at < begin; at += WARP) ids[at] = (i32)pad_id;

@@ -107,7 +107,8 @@ DEVICE u32 flags_of(u32 section_flags, bool is_first, bool is_last, u32 flag_mas
 // section_kind: i32[sections], the id of an added token, or the complement of a section's flags; null where all sections
 // are text and no flag matters. rows: Row[row_count], a power of two or 0; keys: their pool.
 // entries: u32[entry_room]; tile_ids: i64[tiles]; section_before: i64[sections], zeros before the first chunk; misses:
-// Miss[miss_room], in any order. report: u64[8], counts all misses, also those that there was no room for.
+// Miss[miss_room], in any order. report: u64[8], counts all chunks and misses, also those that there was no room for, and
+// says so.
 KERNEL LAUNCHED_AS(INTERN_THREADS, LOOK_BLOCKS)
     look_up_chunks(const u8* bytes, i64 count, const u32* mask, const i64* tile_chunk, const i64* section_start,
                    const i64* tile_section, const i32* section_kind, i64 flag_mask, const Row* rows, i64 row_count,
@@ -119,7 +120,10 @@ KERNEL LAUNCHED_AS(INTERN_THREADS, LOOK_BLOCKS)
     SHARED(Lists, lists);
     u16* start = lists.start[threadIdx.x / WARP];
     const i64 tiles = (count + TILE - 1) / TILE;
-    if (grid_thread() == 0) report[CHUNKS_SEEN] = tile_chunk[tiles];
+    if (grid_thread() == 0) {
+        report[CHUNKS_SEEN] = tile_chunk[tiles];
+        if (tile_chunk[tiles] > entry_room) store_relaxed(&report[OVERFLOW_SEEN], 1ull);
+    }
     for (i64 number = grid_thread() / WARP; number < tiles; number += grid_threads() / WARP) {
         Tile tile = read_tile(number, count, mask, tile_chunk, tile_section);
         if (tile.chunks == 0) {
@@ -157,7 +161,11 @@ KERNEL LAUNCHED_AS(INTERN_THREADS, LOOK_BLOCKS)
             const i64 miss = take_numbers(is_new, &report[MISSES_SEEN]);
             if (is_new) {
                 entry = MISS | (u32)miss;
-                if (miss < miss_room) misses[miss] = {at, (u32)length, flags};
+                if (miss < miss_room) {
+                    misses[miss] = {at, (u32)length, flags};
+                } else {
+                    store_relaxed(&report[OVERFLOW_SEEN], 1ull);
+                }
             }
             if (own < tile.chunks && tile.first_chunk + own < entry_room) entries[tile.first_chunk + own] = entry;
             is_counted = is_counted && __ballot_sync(WHOLE_WARP, is_new) == 0;
@@ -173,10 +181,12 @@ KERNEL LAUNCHED_AS(INTERN_THREADS, LOOK_BLOCKS)
 
 // Counts the ids of the tiles that have misses. Any grid of INTERN_THREADS; a warp a tile.
 //
-// entries, tile_ids, section_before: as look_up_chunks left them; late: Late[misses].
+// entries, tile_ids, section_before: as look_up_chunks left them; late: Late[misses]. report: u64[8].
 KERNEL LAUNCHED_AS(INTERN_THREADS, COUNT_BLOCKS)
     count_late(i64 count, const u32* mask, const i64* tile_chunk, const i64* section_start, const i64* tile_section,
-               const Row* rows, const u32* entries, const Late* late, i64* tile_ids, i64* section_before) {
+               const Row* rows, const u32* entries, const Late* late, const u64* report, i64* tile_ids,
+               i64* section_before) {
+    if (is_spoiled(report) || report[MISSES_SEEN] == 0) return;
     const i64 tiles = (count + TILE - 1) / TILE;
     for (i64 number = grid_thread() / WARP; number < tiles; number += grid_threads() / WARP) {
         const bool is_counted = tile_ids[number] != NOT_COUNTED;

@@ -90,7 +90,7 @@ def test_entries_stand_for_the_ids_of_their_chunks():
     sections = sections_of(TextBatch.of(given))
     encode_on(device, sections, encoder)
     text = upload(device, sections, 0)
-    found = intern.look_up(device, text, cut.run(device, text, encoder.cuts), encoder)
+    found = intern.look_up_all(device, text, cut.run(device, text, encoder.cuts), encoder)
     chunks = [chunk.encode() for text in given for chunk in plain_cuts(text, tables)]
     kept = encoder.table.to_host()
     assert found.chunk_count == len(chunks)
@@ -116,7 +116,7 @@ def test_sections_begin_where_the_ids_before_them_end():
     given = some_texts(5)
     text = upload(device, sections_of(TextBatch.of(given)), 0)
     cuts = cut.run(device, text, encoder.cuts)
-    found = intern.look_up(device, text, cuts, encoder)
+    found = intern.look_up_all(device, text, cuts, encoder)
     late = intern.encode_new(device, text, cuts, found, encoder)
     places = gather.place_sections(device, text, cuts, found, late, encoder.table)
     counts = [len(plain_ids(text, tables, encoder.cold)) for text in given]

@@ -10,9 +10,10 @@ from gpu_tok.batch import Padded, Padding, TypeIds, width_of
 from gpu_tok.on_device.batch_table import Late, starts_on
 from gpu_tok.on_device.cut import Cuts
 from gpu_tok.on_device.intern import Entries
+from gpu_tok.on_device.report import IDS_SEEN, OVERFLOW
 from gpu_tok.on_device.table import DeviceTable
 from gpu_tok.on_device.text import THREADS, TILE, WORD, Text
-from gpu_tok.postprocess import UNLIMITED, Plan, place
+from gpu_tok.postprocess import UNLIMITED, Plan, lengths_of, refuse_cut
 
 
 class Places(NamedTuple):
@@ -23,12 +24,14 @@ class Places(NamedTuple):
 
 
 class DeviceRows(NamedTuple):
-    """The batch as it leaves, on the device: ids: int32[n]; starts: int64[rows + 1]; counts: int64[rows], how many ids
-    of each row are not padding."""
+    """The batch as it leaves, on the device. ids: int32[room], of which `starts[-1]` hold something; starts: int64[rows +
+    1]; counts: int64[rows], how many ids of each row are not padding; text_counts: int64[rows], how many each text has
+    when nothing is left out or put around them."""
 
     ids: Any
     starts: Any
     counts: Any
+    text_counts: Any
 
 
 def place_sections(
@@ -38,7 +41,7 @@ def place_sections(
     if late is not None:
         device.launch("count_late", device.grid(text.tiles * WORD, THREADS), THREADS, len(text.bytes), cuts.mask,
                       cuts.tile_chunk, text.section_start, cuts.tile_section, table.rows, found.entries, late.of_miss,
-                      found.tile_ids, found.section_before)  # fmt: skip
+                      cuts.report, found.tile_ids, found.section_before)  # fmt: skip
     tile_id = starts_on(device.xp, found.tile_ids)
     section_place = tile_id[text.section_start // TILE]
     section_place[:-1] += found.section_before
@@ -48,31 +51,55 @@ def place_sections(
 
 def run(
     device: Any, text: Text, cuts: Cuts, found: Entries, late: Late | None, places: Places, table: DeviceTable,
-    plan: Plan | None,
+    plan: Plan | None, id_room: int,
 ) -> DeviceRows:  # fmt: skip
-    """entries -> ids at their places, with what `plan` leaves out and puts around them."""
+    """entries -> ids at their places, with what `plan` leaves out and puts around them.
+
+    id_room: ids of all rows, padding included, that there is room for. Waits for nothing: the report says how many there
+    are, and whether they found room. What `plan` refuses is looked at by nobody here.
+    """
     row_place = places.section_place[text.row_section]
     layout = _lay_out(device, row_place, plan)
-    ids = device.xp.empty(int(layout.starts[-1]), np.int32)
+    ids = device.xp.empty(id_room, np.int32)
     is_plain = layout.row_start is None
     tile_row = None if is_plain else device.xp.searchsorted(row_place, places.tile_id, side="right").astype(np.int64)
     late_of_miss, late_ids = (None, None) if late is None else (late.of_miss, late.ids)
     device.launch("gather_ids", device.grid(text.tiles * WORD, THREADS), THREADS, found.entries, cuts.tile_chunk,
                   places.tile_id, text.tiles, table.rows, table.ids, late_of_miss, late_ids, tile_row,
-                  None if is_plain else row_place, layout.keep_begin, layout.kept, layout.row_start, ids,
-                  len(ids))  # fmt: skip
+                  None if is_plain else row_place, layout.keep_begin, layout.kept, layout.row_start,
+                  layout.starts[-1:], ids, id_room, cuts.report)  # fmt: skip
+    done = DeviceRows(ids, layout.starts, layout.counts, layout.text_counts)
     if is_plain or plan is None:
-        return DeviceRows(ids, layout.starts, layout.counts)
+        return done
     rows = len(layout.starts) - 1
     prefix, suffix = device.upload(plan.prefix), device.upload(plan.suffix)
     device.launch("fill_rows", device.grid(rows * WORD, THREADS), THREADS, layout.starts, layout.row_start, layout.kept,
-                  rows, prefix, len(prefix), suffix, len(suffix), plan.pad_id, ids)  # fmt: skip
-    return DeviceRows(ids, layout.starts, layout.counts)
+                  rows, prefix, len(prefix), suffix, len(suffix), plan.pad_id, cuts.report, ids)  # fmt: skip
+    return done
+
+
+def run_all(
+    device: Any, text: Text, cuts: Cuts, found: Entries, late: Late | None, places: Places, table: DeviceTable,
+    plan: Plan | None,
+) -> DeviceRows:  # fmt: skip
+    """`run` with as much room as it needs, and with what `plan` refuses; waits for the report."""
+    id_room = len(text.bytes) // 2 + 64
+    while True:
+        rows = run(device, text, cuts, found, late, places, table, plan, id_room)
+        report = device.download(cuts.report)
+        if not report[OVERFLOW]:
+            break
+        id_room = int(report[IDS_SEEN])
+        cuts.report[OVERFLOW:] = 0
+    if plan is not None and plan.refuses:
+        refuse_cut(device.download(rows.text_counts), plan)
+    return rows
 
 
 class _Layout(NamedTuple):
     starts: Any
     counts: Any
+    text_counts: Any
     keep_begin: Any
     kept: Any
     row_start: Any
@@ -84,15 +111,15 @@ def _lay_out(device: Any, row_place: Any, plan: Plan | None) -> _Layout:
     counts = row_place[1:] - row_place[:-1]
     plain = plan is None or (len(plan.prefix) + len(plan.suffix) == 0 and plan.keep_at_most == UNLIMITED)
     if plan is None or (plain and plan.pad_mode == 0):
-        return _Layout(row_place, counts, None, None, None)
-    kept, lengths = place(counts, plan)
+        return _Layout(row_place, counts, counts, None, None, None)
+    kept, lengths = lengths_of(counts, plan)
     starts = starts_on(xp, lengths)
     around = len(plan.prefix) + len(plan.suffix)
     row_start = starts[:-1] + len(plan.prefix)
     if plan.pad_left:
         row_start = row_start + (lengths - kept - around)
     keep_begin = counts - kept if plan.keep_last else xp.zeros_like(kept)
-    return _Layout(starts, kept + around, keep_begin, kept, row_start)
+    return _Layout(starts, kept + around, counts, keep_begin, kept, row_start)
 
 
 def to_padded(

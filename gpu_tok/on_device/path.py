@@ -49,9 +49,9 @@ def encode(device: Any, sections: Sections, encoder: DeviceEncoder, plan: Plan |
     """sections -> ids, exactly the reference's."""
     batch = text.upload(device, sections, encoder.cold.flags)
     cuts = cut.run(device, batch, encoder.cuts)
-    found = intern.look_up(device, batch, cuts, encoder)
+    found = intern.look_up_all(device, batch, cuts, encoder)
     late = intern.encode_new(device, batch, cuts, found, encoder) if found.miss_count else None
     places = gather.place_sections(device, batch, cuts, found, late, encoder.table)
-    rows = gather.run(device, batch, cuts, found, late, places, encoder.table, plan)
+    rows = gather.run_all(device, batch, cuts, found, late, places, encoder.table, plan)
     encoder.table.note(found.miss_count, found.chunk_count)
     return rows
