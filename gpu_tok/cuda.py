@@ -10,8 +10,10 @@ with device.running():
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import importlib
 import os
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,6 +28,8 @@ from gpu_tok.device import Workers, usable_cores
 from gpu_tok.errors import DeviceError
 
 USE_CPU = 'or use device="cpu"'
+NO_DRIVER = "there is no NVIDIA driver on this machine"
+DRIVERS = ("nvcuda.dll",) if sys.platform == "win32" else ("libcuda.so.1", "libcuda.so")
 BLOCKS_EACH = 8  # of 256 threads: a multiprocessor holds no more at once; kernels go round in a loop for the rest
 NOT_INITIALIZED, OLD_DRIVER, NO_DEVICE = 3, 35, 100  # of cudaError_t
 PARALLEL_COPY = 8 << 20  # bytes from which threads share a copy into pinned memory
@@ -196,6 +200,15 @@ class CudaDevice:
             raise _used_after_fork(self._process)
 
 
+def has_driver() -> bool:
+    """Is there an NVIDIA driver: its library loads. Starts nothing, and needs no CuPy."""
+    for name in DRIVERS:
+        with contextlib.suppress(OSError):
+            ctypes.CDLL(name)
+            return True
+    return False
+
+
 def import_cupy() -> Any:
     """CuPy; raises `DeviceError` where it is not installed or does not load."""
     try:
@@ -214,7 +227,7 @@ def check(cupy: Any, ordinal: int) -> None:
     runtime = cupy.cuda.runtime
     driver, built_for = runtime.driverGetVersion(), runtime.runtimeGetVersion()
     if driver == 0:
-        raise DeviceError("there is no NVIDIA driver on this machine", f"install the driver, {USE_CPU}")
+        raise DeviceError(NO_DRIVER, f"install the driver, {USE_CPU}")
     try:
         count = runtime.getDeviceCount()
     except runtime.CUDARuntimeError as error:

@@ -1,4 +1,4 @@
-"""Where the steps run: which device is taken and why, and the threads of the CPU path."""
+"""The threads of the CPU path, and what a fork does to them."""
 
 from __future__ import annotations
 
@@ -6,36 +6,11 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from gpu_tok.errors import DeviceError, NotYetError
+from gpu_tok.errors import DeviceError
 
-DEVICES = ("auto", "cpu")
 T = TypeVar("T")
-
-
-@dataclass(frozen=True)
-class Choice:
-    """The device that was taken, and the reason in words."""
-
-    name: str
-    reason: str
-
-
-def choose(device: str) -> Choice:
-    """Picks the device for `device=`; raises `DeviceError` for a name that is none.
-
-    >>> choose("auto")
-    Choice(name='cpu', reason='the CUDA path is not built yet')
-    """
-    if device == "cpu":
-        return Choice("cpu", "asked for")
-    if device == "auto":
-        return Choice("cpu", "the CUDA path is not built yet")
-    if device in ("cuda", "emulated"):
-        raise NotYetError(f'device="{device}" is not built yet', 'use device="cpu" or device="auto"')
-    raise DeviceError(f"device={device!r} is no device", f"one of {', '.join(map(repr, DEVICES))}")
 
 
 class Workers:

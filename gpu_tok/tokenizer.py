@@ -12,14 +12,18 @@ import tokenizers
 
 from gpu_tok import cut, pipeline
 from gpu_tok.batch import Padding, TextBatch, TokenBatch, TypeIds, ragged_ids
+from gpu_tok.choice import choose
 from gpu_tok.cold import ColdPath
 from gpu_tok.decode import Decoder
-from gpu_tok.device import Workers, choose
+from gpu_tok.device import Workers
 from gpu_tok.errors import DefinitionError, NotYetError
 from gpu_tok.explain import Explanation, explain
+from gpu_tok.gather import Rows
 from gpu_tok.info import Info, info_of
 from gpu_tok.intern import Encoder, Table
-from gpu_tok.postprocess import plan_of, resolve
+from gpu_tok.on_device.gather import DeviceRows
+from gpu_tok.on_device.side import DeviceSide
+from gpu_tok.postprocess import Plan, plan_of, resolve
 from gpu_tok.tables.added_tokens import AddedTokens, compile_added_tokens
 from gpu_tok.tables.cuts import CutTables, derive
 from gpu_tok.tables.definition import Definition
@@ -28,6 +32,7 @@ from gpu_tok.tables.refusal import CannotCompile
 from gpu_tok.whole import encode_whole
 
 TABLE_BYTES = 128 << 20
+SMALL_BATCH_BYTES = 1 << 20  # a guess: where a GPU takes over from the CPU has not been measured
 
 InvalidUtf8 = Literal["error", "replace"]
 _LATER = "gpu_tok encodes single texts to ids; until then ask the reference: tokenizers.Tokenizer.encode_batch"
@@ -40,9 +45,12 @@ class Tokenizer:
     >>> tok.encode_batch(["The cat sat.", ""]).to_list()
     [[101, 1996, 4937, 2938, 1012, 102], [101, 102]]
 
-    device: "cpu", or "auto" (the best there is; `tok.device` says which and why). workers: threads, None for one a
-    core. table_bytes: memory for chunks that were seen before; any value gives the same ids, 0 keeps none. fallback:
-    "error" refuses a tokenizer whose cold path is not native, "reference" runs those parts through the reference.
+    device: "cpu", "cuda" ("cuda:1" is another GPU), "emulated" (CUDA's kernels on the CPU, to test them), or "auto",
+    the best there is; `tok.device` says which and why. All give the same ids; those of a GPU stay there (CuPy arrays).
+    workers: threads, None for one a core. table_bytes: memory for chunks that were seen before; any value gives the
+    same ids, 0 keeps none. fallback: "error" refuses a tokenizer whose cold path is not native, "reference" runs those
+    parts through the reference. small_batch_bytes: a batch of fewer bytes of text is encoded on the CPU, whatever the
+    device, and uploaded; None is SMALL_BATCH_BYTES where "auto" took a GPU, else 0, which is for none.
 
     A tokenizer may be used from several threads, and in processes forked after use.
     """
@@ -54,6 +62,7 @@ class Tokenizer:
         workers: int | None = None,
         table_bytes: int = TABLE_BYTES,
         fallback: Literal["reference", "error"] = "reference",
+        small_batch_bytes: int | None = None,
     ) -> None:
         if not isinstance(definition, Definition):
             raise DefinitionError(
@@ -62,7 +71,8 @@ class Tokenizer:
             )
         if fallback not in ("reference", "error"):
             raise DefinitionError(f"fallback={fallback!r} is none of its values", 'they are "reference", "error"')
-        self._options = {"device": device, "workers": workers, "table_bytes": table_bytes, "fallback": fallback}
+        self._options = {"device": device, "workers": workers, "table_bytes": table_bytes, "fallback": fallback,
+                         "small_batch_bytes": small_batch_bytes}  # fmt: skip
         self.definition = definition
         self.device = choose(device)
         self.workers = Workers(workers)
@@ -71,6 +81,12 @@ class Tokenizer:
         self.added_tokens: AddedTokens = compile_added_tokens(definition)
         self.table = Table(table_bytes)
         self._encoder = Encoder(cut.lay_out(self.cuts), self.table, self.cold)
+        self._side: DeviceSide | None = None
+        if self.device.handle is not None:
+            self._side = DeviceSide(self.device.name, self.cuts, self.cold, self.added_tokens, table_bytes)
+            _renew_after_fork(self._side)
+        small = SMALL_BATCH_BYTES if device == "auto" and self._side is not None else 0
+        self.small_batch_bytes = small if small_batch_bytes is None else small_batch_bytes
         _renew_after_fork(self.table)
 
     @classmethod
@@ -145,8 +161,15 @@ class Tokenizer:
             return encode_whole(self.definition, batch, add_special_tokens, cut_off, pad)
         template = compile_postprocess(self.definition, add_special_tokens)
         plan = plan_of(template, cut_off, pad)
+        rows = self._encode(batch, plan)
+        return TokenBatch(rows.ids, rows.starts, rows.counts, _type_ids(template), _padding(self.definition, pad))
+
+    def _encode(self, batch: TextBatch, plan: Plan) -> Rows | DeviceRows:
+        """Rows where the device has its arrays; small batches come there by the CPU."""
+        if self._side is not None and batch.byte_count >= self.small_batch_bytes:
+            return self._side.path.encode_texts(batch, plan)
         rows = pipeline.encode(batch, self.added_tokens, self._encoder, plan, self.workers)
-        return TokenBatch(*rows, _type_ids(template), _padding(self.definition, pad))
+        return rows if self._side is None else Rows(*self._side.upload(*rows))
 
     def decode_batch(self, rows: Any, skip_special_tokens: bool = True) -> list[str]:
         """The texts of rows of ids: a TokenBatch, list[list[int]], a 2-D array, arrays, or an Arrow list array.
@@ -207,8 +230,8 @@ def _padding(definition: Definition, pad: Pad | None) -> Padding:
     return Padding(pad.pad_id, pad.pad_type_id, pad.side)
 
 
-def _renew_after_fork(table: Table) -> None:
-    """A thread of the parent may have held the table's lock; in the child nobody would ever let it go."""
+def _renew_after_fork(holder: Table | DeviceSide) -> None:
+    """A thread of the parent may have held the lock; in the child nobody would ever let it go."""
     if hasattr(os, "register_at_fork"):
-        renew = weakref.WeakMethod(table.after_fork)
+        renew = weakref.WeakMethod(holder.after_fork)
         os.register_at_fork(after_in_child=lambda: (method := renew()) and method())

@@ -26,8 +26,8 @@ def demo(
 
     Exit status 1 if anything differs.
     """
+    from gpu_tok.choice import choose
     from gpu_tok.demo.run import NAMES, run, sample
-    from gpu_tok.device import choose
 
     if verbose:
         choice = choose(device)
