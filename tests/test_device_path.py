@@ -23,11 +23,15 @@ from gpu_tok.emulated import EmulatedDevice
 from gpu_tok.on_device import cut, gather, intern, path
 from gpu_tok.on_device.intern import DeviceEncoder
 from gpu_tok.on_device.path import encoder_on
+from gpu_tok.on_device.report import CHUNKS_SEEN
+from gpu_tok.on_device.rooms import Rooms, Shares
 from gpu_tok.on_device.text import TILE, upload
 from gpu_tok.postprocess import NO_PADDING, PAD_TO_LENGTH, PAD_TO_LONGEST, UNLIMITED, Plan, place, plan_of
 from gpu_tok.tables import ends
 from gpu_tok.tables.cuts import CutTables
 from gpu_tok.tables.postprocess import compile_postprocess
+
+ROOMS = Rooms(1 << 16, 1 << 16, 1 << 16, 1 << 16)
 
 
 def device_encoder(tables: CutTables, flags: int = 0, budget: int = 1 << 16, seed: int = 0):
@@ -90,10 +94,11 @@ def test_entries_stand_for_the_ids_of_their_chunks():
     sections = sections_of(TextBatch.of(given))
     encode_on(device, sections, encoder)
     text = upload(device, sections, 0)
-    found = intern.look_up_all(device, text, cut.run(device, text, encoder.cuts), encoder)
+    cuts = cut.run(device, text, encoder.cuts)
+    found = intern.look_up(device, text, cuts, encoder, ROOMS)
     chunks = [chunk.encode() for text in given for chunk in plain_cuts(text, tables)]
     kept = encoder.table.to_host()
-    assert found.chunk_count == len(chunks)
+    assert cuts.report[CHUNKS_SEEN] == len(chunks)
     for chunk, entry in zip(chunks, found.entries.tolist(), strict=False):
         expected = encoder.cold.ids_of(chunk, 0)
         assert _ids_of_entry(entry, kept) == (None if len(chunk) > 256 else expected)
@@ -116,8 +121,8 @@ def test_sections_begin_where_the_ids_before_them_end():
     given = some_texts(5)
     text = upload(device, sections_of(TextBatch.of(given)), 0)
     cuts = cut.run(device, text, encoder.cuts)
-    found = intern.look_up_all(device, text, cuts, encoder)
-    late = intern.encode_new(device, text, cuts, found, encoder)
+    found = intern.look_up(device, text, cuts, encoder, ROOMS)
+    late = intern.encode_on_host(device, text, cuts, found, encoder)
     places = gather.place_sections(device, text, cuts, found, late, encoder.table)
     counts = [len(plain_ids(text, tables, encoder.cold)) for text in given]
     assert places.section_place.tolist() == starts_of(np.array(counts)).tolist()
@@ -157,13 +162,21 @@ def test_a_chunk_goes_to_the_cold_path_once():
     assert len(encoder.cold.encoded) > 100
 
 
-def test_more_chunks_than_there_is_room_for_are_looked_up_again():
+class Tight(Shares):
+    """Room for less than any batch needs, whatever the batches before it needed."""
+
+    def rooms(self, byte_count: int, extra_ids: int = 0) -> Rooms:
+        return Rooms(1, 1, 1, 1)
+
+
+def test_what_there_was_no_room_for_is_done_again():
     tables = random_tables(6, share=1.0)
     device, encoder = device_encoder(tables)
-    given = ["".join(random.Random(1).choices("abcdefgh", k=3000))]
+    encoder = encoder._replace(shares=Tight())
+    given = some_texts(6)
     expected = [plain_ids(text, tables, encoder.cold) for text in given]
-    assert len(plain_cuts(given[0], tables)) > intern.ROOM_SHARE * 3000 + 64
-    assert encode_on(device, sections_of(TextBatch.of(given)), encoder) == expected
+    for _pass in ("cold", "warm"):
+        assert encode_on(device, sections_of(TextBatch.of(given)), encoder) == expected
 
 
 @pytest.mark.parametrize("flags", [0, ALL_ENDS])

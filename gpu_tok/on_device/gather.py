@@ -10,10 +10,9 @@ from gpu_tok.batch import Padded, Padding, TypeIds, width_of
 from gpu_tok.on_device.batch_table import Late, starts_on
 from gpu_tok.on_device.cut import Cuts
 from gpu_tok.on_device.intern import Entries
-from gpu_tok.on_device.report import IDS_SEEN, OVERFLOW
 from gpu_tok.on_device.table import DeviceTable
 from gpu_tok.on_device.text import THREADS, TILE, WORD, Text
-from gpu_tok.postprocess import UNLIMITED, Plan, lengths_of, refuse_cut
+from gpu_tok.postprocess import UNLIMITED, Plan, lengths_of
 
 
 class Places(NamedTuple):
@@ -24,9 +23,9 @@ class Places(NamedTuple):
 
 
 class DeviceRows(NamedTuple):
-    """The batch as it leaves, on the device. ids: int32[room], of which `starts[-1]` hold something; starts: int64[rows +
-    1]; counts: int64[rows], how many ids of each row are not padding; text_counts: int64[rows], how many each text has
-    when nothing is left out or put around them."""
+    """The batch as it leaves, on the device. ids: int32[room], of which `starts[-1]` hold something; starts:
+    int64[rows + 1]; counts: int64[rows], how many ids of each row are not padding; text_counts: int64[rows], how many
+    each text has when nothing is left out or put around them."""
 
     ids: Any
     starts: Any
@@ -55,8 +54,8 @@ def run(
 ) -> DeviceRows:  # fmt: skip
     """entries -> ids at their places, with what `plan` leaves out and puts around them.
 
-    id_room: ids of all rows, padding included, that there is room for. Waits for nothing: the report says how many there
-    are, and whether they found room. What `plan` refuses is looked at by nobody here.
+    id_room: ids of all rows, padding included, that there is room for. Waits for nothing: the report says how many
+    there are, and whether they found room. What `plan` refuses is looked at by nobody here.
     """
     row_place = places.section_place[text.row_section]
     layout = _lay_out(device, row_place, plan)
@@ -76,24 +75,6 @@ def run(
     device.launch("fill_rows", device.grid(rows * WORD, THREADS), THREADS, layout.starts, layout.row_start, layout.kept,
                   rows, prefix, len(prefix), suffix, len(suffix), plan.pad_id, cuts.report, ids)  # fmt: skip
     return done
-
-
-def run_all(
-    device: Any, text: Text, cuts: Cuts, found: Entries, late: Late | None, places: Places, table: DeviceTable,
-    plan: Plan | None,
-) -> DeviceRows:  # fmt: skip
-    """`run` with as much room as it needs, and with what `plan` refuses; waits for the report."""
-    id_room = len(text.bytes) // 2 + 64
-    while True:
-        rows = run(device, text, cuts, found, late, places, table, plan, id_room)
-        report = device.download(cuts.report)
-        if not report[OVERFLOW]:
-            break
-        id_room = int(report[IDS_SEEN])
-        cuts.report[OVERFLOW:] = 0
-    if plan is not None and plan.refuses:
-        refuse_cut(device.download(rows.text_counts), plan)
-    return rows
 
 
 class _Layout(NamedTuple):

@@ -11,12 +11,10 @@ from gpu_tok.errors import TextError
 from gpu_tok.on_device import batch_table
 from gpu_tok.on_device.batch_table import Late
 from gpu_tok.on_device.cut import Cuts, CutterTables
-from gpu_tok.on_device.report import ALL_GOOD, CHUNKS_SEEN, FIRST_BAD, MISSES_SEEN, OVERFLOW, WINNERS_SEEN
+from gpu_tok.on_device.report import MISSES_SEEN, NEEDS_HOST, SPOILED, WINNERS_SEEN
+from gpu_tok.on_device.rooms import Rooms, Shares
 from gpu_tok.on_device.table import DeviceTable
 from gpu_tok.on_device.text import THREADS, WORD, Text, row_at
-
-ROOM_SHARE = 0.3  # chunks a byte that there is room for at first; when it is not enough, the look-up is done again
-MOST_MISSES = 1 << 30  # their numbers share a word with two bits that say what an entry is
 
 
 class DeviceEncoder(NamedTuple):
@@ -25,13 +23,7 @@ class DeviceEncoder(NamedTuple):
     cuts: CutterTables
     table: DeviceTable
     cold: ColdPath
-
-
-class Rooms(NamedTuple):
-    """How many chunks and misses there is room for. misses: at most MOST_MISSES."""
-
-    chunks: int
-    misses: int
+    shares: Shares
 
 
 class Entries(NamedTuple):
@@ -42,8 +34,6 @@ class Entries(NamedTuple):
     tile_ids: Any
     section_before: Any
     misses: Any
-    chunk_count: int = 0
-    miss_count: int = 0
 
 
 def look_up(device: Any, text: Text, cuts: Cuts, encoder: DeviceEncoder, rooms: Rooms) -> Entries:
@@ -61,27 +51,22 @@ def look_up(device: Any, text: Text, cuts: Cuts, encoder: DeviceEncoder, rooms: 
     return Entries(entries, tile_ids, section_before, misses)
 
 
-def look_up_all(device: Any, text: Text, cuts: Cuts, encoder: DeviceEncoder) -> Entries:
-    """`look_up` with as much room as it needs; waits for the report."""
-    rooms = Rooms(*2 * [int(ROOM_SHARE * len(text.bytes)) + 64])
-    while True:
-        found = look_up(device, text, cuts, encoder, rooms)
-        report = device.download(cuts.report)
-        if int(report[FIRST_BAD]) != ALL_GOOD:
-            row = row_at(device, text, int(report[FIRST_BAD]))
-            raise TextError(row, "is not UTF-8, or a section begins inside a character", 'pass invalid_utf8="replace"')
-        needed = Rooms(int(report[CHUNKS_SEEN]), int(report[MISSES_SEEN]))
-        if needed.misses > MOST_MISSES:
-            finding = f"and the texts behind it have {needed.misses} new chunks"
-            raise TextError(0, finding, "pass fewer texts at once")
-        if not report[OVERFLOW]:
-            return found._replace(chunk_count=needed.chunks, miss_count=needed.misses)
-        rooms = Rooms(*map(max, rooms, needed))
-        cuts.report[:FIRST_BAD] = cuts.report[OVERFLOW:] = 0
+def encode_new(
+    device: Any, text: Text, cuts: Cuts, found: Entries, encoder: DeviceEncoder, rooms: Rooms
+) -> Late | None:
+    """Encodes each distinct new chunk once, and keeps it for later batches; None where the host is needed for that.
+
+    Then the report says so, if there are new chunks.
+    """
+    report = cuts.report
+    new = (report[MISSES_SEEN : MISSES_SEEN + 1] > 0).astype(np.uint64)
+    report[SPOILED:] |= new * np.uint64(NEEDS_HOST)
+    return None
 
 
-def encode_new(device: Any, text: Text, cuts: Cuts, found: Entries, encoder: DeviceEncoder) -> Late:
-    """Encodes each distinct new chunk once, on the host, and keeps it for later batches."""
+def encode_on_host(device: Any, text: Text, cuts: Cuts, found: Entries, encoder: DeviceEncoder) -> Late:
+    """As `encode_new`, by the host: waits for the chunks' bytes."""
+    cuts.report[WINNERS_SEEN] = 0
     winners = batch_table.claim(device, text.bytes, found.misses, cuts.report)
     count = int(device.download(cuts.report)[WINNERS_SEEN])
     chunks, flags = batch_table.bring(device, text.bytes, found.misses, winners, count)

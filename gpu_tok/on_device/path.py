@@ -1,57 +1,111 @@
-"""The path of a batch on a device, step under step; written once for every device that has `xp` and `launch`."""
+"""The path of a batch on a device, step under step; written once for every device that has `xp` and `launch`.
+
+All steps are enqueued before anything of them is known, and the host waits once, for the report. Where a guess turns
+out wrong (a buffer was too small, new chunks need the host), kernels do nothing from there on, and what depends on it
+is done again.
+"""
 
 from __future__ import annotations
 
-import threading
+from dataclasses import dataclass, replace
 from typing import Any
 
-from gpu_tok import added_tokens
-from gpu_tok.added_tokens import AddedTokens, Sections
-from gpu_tok.batch import TextBatch
+import numpy as np
+
+from gpu_tok.added_tokens import Sections
 from gpu_tok.cold import ColdPath
-from gpu_tok.device import Workers
+from gpu_tok.copies import Copy
+from gpu_tok.errors import TextError
 from gpu_tok.on_device import cut, gather, intern, text
+from gpu_tok.on_device.batch_table import Late
+from gpu_tok.on_device.cut import Cuts
 from gpu_tok.on_device.gather import DeviceRows
-from gpu_tok.on_device.intern import DeviceEncoder
+from gpu_tok.on_device.intern import DeviceEncoder, Entries
+from gpu_tok.on_device.report import ALL_GOOD, CHUNKS_SEEN, FIRST_BAD, IDS_SEEN, MISSES_SEEN, NEEDS_HOST, SPOILED
+from gpu_tok.on_device.rooms import MOST_MISSES, Rooms, Shares, enlarged
 from gpu_tok.on_device.table import DeviceTable
-from gpu_tok.postprocess import Plan
+from gpu_tok.on_device.text import Text, row_at
+from gpu_tok.postprocess import Plan, refuse_cut
 from gpu_tok.tables.cuts import CutTables
 
 
+@dataclass(frozen=True)
+class Batch:
+    """A batch under way. rows: its ids, with more room than they need; told: the report, on its way to the host."""
+
+    text: Text
+    plan: Plan | None
+    rooms: Rooms
+    cuts: Cuts
+    found: Entries
+    late: Late | None
+    rows: DeviceRows
+    told: Copy
+
+
 def encoder_on(device: Any, cuts: CutTables, cold: ColdPath, table_bytes: int) -> DeviceEncoder:
-    """Uploads the tables of the cut step and makes an empty persistent table."""
-    return DeviceEncoder(cut.upload(device, cuts), DeviceTable(device, table_bytes), cold)
-
-
-class DevicePath:
-    """The path of one tokenizer on one device. Threads may share it: batches take turns.
-
-    >>> path = DevicePath(EmulatedDevice(), cuts, cold, added, table_bytes=1 << 27)
-    >>> rows = path.encode_texts(TextBatch.of(["the cat"]), plan)
-    >>> rows.ids, rows.starts
-    (array([1996, 4937], dtype=int32), array([0, 2]))
-    """
-
-    def __init__(self, device: Any, cuts: CutTables, cold: ColdPath, added: AddedTokens, table_bytes: int) -> None:
-        self.device = device
-        self.added = added
-        self.encoder = encoder_on(device, cuts, cold, table_bytes)
-        self._workers = Workers(1)
-        self._lock = threading.Lock()
-
-    def encode_texts(self, batch: TextBatch, plan: Plan) -> DeviceRows:
-        """texts, on the host or on the device -> rows of ids on the device."""
-        with self._lock, self.device.running():
-            return encode(self.device, added_tokens.run(batch, self.added, self._workers), self.encoder, plan)
+    """Uploads the tables of the steps and makes an empty persistent table."""
+    return DeviceEncoder(cut.upload(device, cuts), DeviceTable(device, table_bytes), cold, Shares())
 
 
 def encode(device: Any, sections: Sections, encoder: DeviceEncoder, plan: Plan | None = None) -> DeviceRows:
     """sections -> ids, exactly the reference's."""
     batch = text.upload(device, sections, encoder.cold.flags)
-    cuts = cut.run(device, batch, encoder.cuts)
-    found = intern.look_up_all(device, batch, cuts, encoder)
-    late = intern.encode_new(device, batch, cuts, found, encoder) if found.miss_count else None
-    places = gather.place_sections(device, batch, cuts, found, late, encoder.table)
-    rows = gather.run_all(device, batch, cuts, found, late, places, encoder.table, plan)
-    encoder.table.note(found.miss_count, found.chunk_count)
+    rows = end(device, begin(device, batch, encoder, plan, encoder.shares.rooms(len(batch.bytes))), encoder)
+    if encoder.table.is_stale:
+        encoder.table.clear()
     return rows
+
+
+def begin(device: Any, text: Text, encoder: DeviceEncoder, plan: Plan | None, rooms: Rooms) -> Batch:
+    """Enqueues all steps of a batch: text -> chunks -> entries -> places -> ids."""
+    cuts = cut.run(device, text, encoder.cuts)
+    found = intern.look_up(device, text, cuts, encoder, rooms)
+    late = intern.encode_new(device, text, cuts, found, encoder, rooms)
+    rows, told = _place(device, text, cuts, found, late, encoder, plan, rooms)
+    return Batch(text, plan, rooms, cuts, found, late, rows, told)
+
+
+def _place(
+    device: Any, text: Text, cuts: Cuts, found: Entries, late: Late | None, encoder: DeviceEncoder, plan: Plan | None,
+    rooms: Rooms,
+) -> tuple[DeviceRows, Copy]:  # fmt: skip
+    places = gather.place_sections(device, text, cuts, found, late, encoder.table)
+    rows = gather.run(device, text, cuts, found, late, places, encoder.table, plan, rooms.ids)
+    return rows, device.fetch(cuts.report)
+
+
+def end(device: Any, batch: Batch, encoder: DeviceEncoder) -> DeviceRows:
+    """Waits for the report of a batch, and does again what was guessed wrong."""
+    while True:
+        report = batch.told.wait()
+        _check(device, batch.text, report)
+        if not report[SPOILED]:
+            break
+        batch = _again(device, batch, encoder, report)
+    encoder.shares.learn(report, len(batch.text.bytes))
+    encoder.table.note(int(report[MISSES_SEEN]), int(report[CHUNKS_SEEN]))
+    if batch.plan is not None and batch.plan.refuses:
+        refuse_cut(device.download(batch.rows.text_counts), batch.plan)
+    return batch.rows._replace(ids=batch.rows.ids[: int(report[IDS_SEEN])])
+
+
+def _again(device: Any, batch: Batch, encoder: DeviceEncoder, report: np.ndarray) -> Batch:
+    """The batch once more, from the step on that could not do its work."""
+    rooms = enlarged(batch.rooms, report)
+    if rooms.misses > MOST_MISSES:
+        raise TextError(0, f"and the texts behind it have {report[MISSES_SEEN]} new chunks", "pass fewer texts at once")
+    if not batch.rooms.hold(report):
+        return begin(device, batch.text, encoder, batch.plan, rooms)
+    batch.cuts.report[SPOILED:] = 0
+    late = batch.late
+    if report[SPOILED] & NEEDS_HOST:
+        late = intern.encode_on_host(device, batch.text, batch.cuts, batch.found, encoder)
+    rows, told = _place(device, batch.text, batch.cuts, batch.found, late, encoder, batch.plan, rooms)
+    return replace(batch, rooms=rooms, late=late, rows=rows, told=told)
+
+
+def _check(device: Any, text: Text, report: np.ndarray) -> None:
+    if int(report[FIRST_BAD]) != ALL_GOOD:
+        row = row_at(device, text, int(report[FIRST_BAD]))
+        raise TextError(row, "is not UTF-8, or a section begins inside a character", 'pass invalid_utf8="replace"')

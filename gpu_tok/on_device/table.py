@@ -37,17 +37,18 @@ class DeviceTable:
         return self.capacity // 2
 
     def note(self, misses: int, chunks: int) -> None:
-        """Begins a new generation when the table is full and much has been missing for some batches.
-
-        misses, chunks: of the batch that has just ended.
-        """
+        """Takes in how many chunks of the batch that has just ended were missing."""
         stale = self.capacity > 0 and misses > RENEW_SHARE * chunks and self._is_full()
         self._stale_batches = self._stale_batches + 1 if stale else 0
-        if self._stale_batches >= RENEW_UNITS:
-            self.clear()
+
+    @property
+    def is_stale(self) -> bool:
+        """Is it full, and has much been missing for some batches: then a new generation pays, as soon as no batch is
+        under way whose entries name rows of this one."""
+        return self._stale_batches >= RENEW_UNITS
 
     def clear(self) -> None:
-        """Forgets everything: the next batch is cold."""
+        """Begins a new generation, with nothing in it: the next batch is cold."""
         self.generation += 1
         self._stale_batches = 0
         self.rows.fill(0)
