@@ -1,7 +1,7 @@
 """The emulated device: the CUDA kernels, compiled by the host's C++ compiler, run by kernels/emu on NumPy's arrays.
 
 >>> device = EmulatedDevice(seed=1)
->>> device.launch("count_chunks", 1, 256, mask, mask.size, tile_chunks)
+>>> device.launch("mark_starts", 1, 256, start, start.size - 1, starts)
 """
 
 from __future__ import annotations
@@ -154,6 +154,12 @@ class EmulatedDevice:
         copy = _aligned(array.shape, array.dtype)
         copy[...] = array
         return copy
+
+    def here(self, array: np.ndarray) -> np.ndarray:
+        """The array: there is no other memory. CuPy's arrays are refused."""
+        if not isinstance(array, np.ndarray):
+            raise DeviceError("an array of a GPU cannot be used by the emulator", "bring it to the host first")
+        return array
 
     def download(self, array: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
         """A copy on the host, in `out` if given."""

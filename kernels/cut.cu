@@ -1,27 +1,30 @@
 // bytes -> cuts: a bit for each byte at which a chunk begins. cpu_ref/cut.py is the same step.
 //
-//   cut_words      bytes -> cuts between code points whose classes say so; checks that the bytes are UTF-8
+//   cut_words      bytes -> cuts between code points whose classes say so, and how many each tile has; checks that the
+//                  bytes are UTF-8, and counts the places where an added token may begin
 //   cut_sections   a cut where each section begins, none inside added tokens
-//   count_chunks   the cuts of each tile, for the prefix sum
 
+#include "added_tokens.cuh"
 #include "common.cuh"
+#include "report.cuh"
 #include "scan.cuh"
 #include "tile.cuh"
 #include "utf8.cuh"
 
 constexpr u32 CUT_THREADS = 256;
 constexpr u32 MOST_CLASSES = 32;  // bits in a row of `taken`
+constexpr u32 BEGINS_TOKEN = 32;  // a bit above the class: with this code point an added token may begin
 constexpr u32 ASCII = 128;
 
-// The tables as a block keeps them. 128 bytes and 32 words lie in one row of the banks each, so no two lanes wait for
-// one another.
+// The tables as a block keeps them. Classes have their mark with them, so the rows of `taken` are there twice: nobody
+// has to take it off. 128 bytes and 32 words lie in one row of the banks each, so lanes hardly wait for one another.
 struct CutTables {
-    u32 taken[MOST_CLASSES];
+    u32 taken[2 * MOST_CLASSES];
     u8 class_of[ASCII];
 };
 
 struct CutState {
-    u32 last_class;  // of the last code point
+    u32 last_class;  // of the last code point, with its mark
     i64 at;          // its end: where the next one begins
 };
 
@@ -38,78 +41,119 @@ DEVICE CutState state_before(const u8* bytes, i64 begin, i64 count, const u8* cl
     return {class_of[last.value], end > begin ? end : begin};
 }
 
+// Turns the row of bits by the class alone: the low five bits of `this_class`.
 DEVICE u32 taken_at(const CutTables& tables, u32 last_class, u32 this_class) {
-    return tables.taken[last_class] >> this_class & 1;
+    const u32 row = tables.taken[last_class];
+    return __funnelshift_r(row, row, this_class) & 1;
 }
 
-// The cuts of 8 bytes, all of them ASCII.
-DEVICE u32 cut_ascii(u64 eight_bytes, const CutTables& tables, u32& last_class) {
-    u32 cuts = 0;
+// A word of the mask, a bit for each of 32 bytes.
+struct CutWord {
+    u32 cuts;
+    u32 marks;  // where an added token may begin, as far as the first code point tells
+};
+
+// Cuts 8 bytes, all of them ASCII, from bit `shift` of the word on.
+DEVICE void cut_ascii(u64 eight_bytes, u32 shift, const CutTables& tables, u32& last_class, CutWord& word) {
+    u32 cuts = 0, seen = 0;
     UNROLL
     for (u32 i = 0; i < 8; i++) {
         const u32 this_class = tables.class_of[eight_bytes >> 8 * i & 0x7F];
         cuts |= taken_at(tables, last_class, this_class) << i;
+        seen |= this_class;
         last_class = this_class;
     }
-    return cuts;
+    word.cuts |= cuts << shift;
+    if ((seen & BEGINS_TOKEN) == 0) return;  // nearly always
+    for (u32 i = 0; i < 8; i++) {
+        word.marks |= (tables.class_of[eight_bytes >> 8 * i & 0x7F] / BEGINS_TOKEN) << (shift + i);
+    }
 }
 
-// The cuts of the bytes [begin, end), at most 8; the last code point may reach further.
-DEVICE u32 cut_code_points(const u8* bytes, i64 begin, i64 end, i64 count, const u8* class_of, const CutTables& tables,
-                           CutState& state, u64* first_bad) {
-    u32 cuts = 0;
+// Cuts the code points that begin before `end`, in the word at `begin`; the last one may reach further.
+DEVICE void cut_code_points(const u8* bytes, i64 begin, i64 end, i64 count, const u8* class_of,
+                            const CutTables& tables, CutState& state, CutWord& word, u64* first_bad) {
     while (state.at < end) {
         const CodePoint found = code_point_at(bytes, state.at, count);
         if (found.length == 0) report_bad(first_bad, state.at);
         const u32 this_class = found.value < ASCII ? tables.class_of[found.value] : class_of[found.value];
-        cuts |= taken_at(tables, state.last_class, this_class) << (u32)(state.at - begin);
+        const u32 bit = (u32)(state.at - begin);
+        word.cuts |= taken_at(tables, state.last_class, this_class) << bit;
+        word.marks |= (this_class / BEGINS_TOKEN) << bit;
         state = {this_class, state.at + (found.length == 0 ? 1 : found.length)};
     }
-    return cuts;
 }
 
-// Cuts between the code points whose classes say so. Any grid of CUT_THREADS; a thread makes a word of the mask.
+DEVICE CutWord cut_word(const u8* bytes, i64 begin, i64 count, const u8* class_of, const CutTables& tables,
+                        u64* first_bad) {
+    const Bytes16 first = load_16(bytes, begin, count), second = load_16(bytes, begin + 16, count);
+    const u64 eights[4] = {first.low, first.high, second.low, second.high};
+    CutState state = state_before(bytes, begin, count, class_of, tables);
+    CutWord word = {0, 0};
+    UNROLL
+    for (u32 part = 0; part < 4; part++) {
+        const i64 at = begin + 8 * part;
+        if (at == state.at && at + 8 <= count && is_ascii(eights[part])) {
+            cut_ascii(eights[part], 8 * part, tables, state.last_class, word);
+            state.at = at + 8;
+        } else {
+            cut_code_points(bytes, begin, min(at + 8, count), count, class_of, tables, state, word, first_bad);
+        }
+    }
+    return word;
+}
+
+// Cuts between the code points whose classes say so. Any grid of CUT_THREADS; a warp a tile, a lane a word of the mask.
 //
 //   bytes      t h e _ c a t ,       classes: letter 0, space 1, other 2
 //   taken      letter: 110  space: 000  other: 001      bit b of row a: cut between a and b
 //   cuts             ^       ^       bits 3 and 7
 //
-// bytes: u8[count], at a multiple of 16. class_of: u8[0x110000]; taken: u32[32]. mask: u32[(count + 31) / 32], bits
-// behind the end are 0. first_bad: takes the least place of a byte that is no UTF-8.
-KERNEL LAUNCHED_AS(CUT_THREADS) cut_words(const u8* bytes, i64 count, const u8* class_of, const u32* taken, u32* mask,
-                                          u64* first_bad) {
+// bytes: u8[count], at a multiple of 16. class_of: u8[0x110000], with BEGINS_TOKEN where an added token may begin;
+// taken: u32[64], the rows of 32 classes twice. trie, normalized_root, begins, code_point: TokenTables; null where
+// nothing has that mark. mask: u32[(count + 31) / 32], bits behind the end are 0; tile_chunks: i64[tiles], the bits of
+// each tile. report: FIRST_BAD takes the least place of a byte that is no UTF-8; TOKENS_SEEN grows by the places where
+// a token may begin: too many where a token would reach from one text into the next, never too few.
+KERNEL LAUNCHED_AS(CUT_THREADS)
+    cut_words(const u8* bytes, i64 count, const u8* class_of, const u32* taken, const TrieRow* trie,
+              i64 normalized_root, const u8* begins, const u8* code_point, u32* mask, i64* tile_chunks, u64* report) {
     SHARED(CutTables, tables);
     if (threadIdx.x < ASCII) tables.class_of[threadIdx.x] = class_of[threadIdx.x];
-    if (threadIdx.x < MOST_CLASSES) tables.taken[threadIdx.x] = taken[threadIdx.x];
+    if (threadIdx.x < 2 * MOST_CLASSES) tables.taken[threadIdx.x] = taken[threadIdx.x];
     __syncthreads();  // the tables are whole
+    const TokenTables added = {trie, normalized_root, begins, code_point};
 
-    for (i64 word = grid_thread(); word * WORD < count; word += grid_threads()) {
-        const i64 begin = word * WORD;
-        const Bytes16 first = load_16(bytes, begin, count), second = load_16(bytes, begin + 16, count);
-        const u64 eights[4] = {first.low, first.high, second.low, second.high};
-        CutState state = state_before(bytes, begin, count, class_of, tables);
-        u32 cuts = 0;
-        UNROLL
-        for (u32 part = 0; part < 4; part++) {
-            const i64 at = begin + 8 * part;
-            if (at == state.at && at + 8 <= count && is_ascii(eights[part])) {
-                cuts |= cut_ascii(eights[part], tables, state.last_class) << 8 * part;
-                state.at = at + 8;
-            } else {
-                cuts |= cut_code_points(bytes, at, min(at + 8, count), count, class_of, tables, state, first_bad)
-                        << 8 * part;
-            }
+    // a warp stays together: its lanes share the sum below
+    for (i64 first = grid_thread() - lane(); first * WORD < count; first += grid_threads()) {
+        const i64 begin = (first + lane()) * WORD;
+        CutWord word = {0, 0};
+        if (begin < count) {
+            word = cut_word(bytes, begin, count, class_of, tables, &report[FIRST_BAD]);
+            mask[begin / WORD] = word.cuts;
         }
-        mask[word] = cuts;
+        u32 tokens = 0;
+        for (u32 left = word.marks; left != 0; left &= left - 1) {
+            tokens += may_begin_token(bytes, begin + __ffs(left) - 1, count, added);
+        }
+        const u32 sums = warp_sum((u32)__popc(word.cuts) | tokens << 16);  // neither passes TILE
+        if (lane() == 0) {
+            tile_chunks[first / TILE_WORDS] = sums & 0xFFFF;
+            if (sums >> 16 != 0) atomicAdd(&report[TOKENS_SEEN], (u64)(sums >> 16));
+        }
     }
 }
 
+DEVICE void add_chunks(i64 change, i64 word, i64* tile_chunks) {
+    atomicAdd(reinterpret_cast<u64*>(&tile_chunks[word / TILE_WORDS]), (u64)change);
+}
+
 // Clears the bits [begin, end) of the mask, the lanes of a warp side by side.
-DEVICE void clear_cuts(i64 begin, i64 end, u32* mask) {
+DEVICE void clear_cuts(i64 begin, i64 end, u32* mask, i64* tile_chunks) {
     for (i64 word = begin / WORD + lane(); word * WORD < end; word += WARP) {
         const u32 from = word * WORD < begin ? WHOLE_WARP << (u32)(begin % WORD) : WHOLE_WARP;
         const u32 to = end - word * WORD < WORD ? ~(WHOLE_WARP << (u32)(end % WORD)) : WHOLE_WARP;
-        atomicAnd(&mask[word], ~(from & to));
+        const u32 gone = atomicAnd(&mask[word], ~(from & to)) & from & to;
+        if (gone != 0) add_chunks(-__popc(gone), word, tile_chunks);
     }
 }
 
@@ -121,9 +165,9 @@ DEVICE void clear_cuts(i64 begin, i64 end, u32* mask) {
 //   after      1 0 0 1 0 0 0 0 1
 //
 // section_start: i64[sections + 1]. closed: u8[sections], 1 for added tokens and whole sections; null when there are
-// none. mask: as cut_words left it. A section that begins inside a code point is reported in first_bad.
+// none. mask, tile_chunks: as cut_words left them. A section that begins inside a code point is reported.
 KERNEL LAUNCHED_AS(CUT_THREADS) cut_sections(const u8* bytes, const i64* section_start, const i64* section_count,
-                                             const u8* closed, u32* mask, u64* first_bad) {
+                                             const u8* closed, u32* mask, i64* tile_chunks, u64* report) {
     const i64 sections = section_count[0];
     // a warp stays together: its lanes share the ballot below
     for (i64 first = grid_thread() - lane(); first < sections; first += grid_threads()) {
@@ -136,25 +180,14 @@ KERNEL LAUNCHED_AS(CUT_THREADS) cut_sections(const u8* bytes, const i64* section
             is_closed = closed != nullptr && closed[section] != 0;
         }
         if (start < end) {
-            if (is_continuation(bytes[start])) report_bad(first_bad, start);
-            atomicOr(&mask[start / WORD], 1u << (u32)(start % WORD));
+            if (is_continuation(bytes[start])) report_bad(&report[FIRST_BAD], start);
+            const u32 bit = 1u << (u32)(start % WORD);
+            if ((atomicOr(&mask[start / WORD], bit) & bit) == 0) add_chunks(1, start / WORD, tile_chunks);
         }
         for (u32 left = __ballot_sync(WHOLE_WARP, is_closed); left != 0; left &= left - 1) {
             const u32 owner = __ffs(left) - 1;
-            clear_cuts(__shfl_sync(WHOLE_WARP, start, owner) + 1, __shfl_sync(WHOLE_WARP, end, owner), mask);
+            const i64 from = __shfl_sync(WHOLE_WARP, start, owner) + 1, to = __shfl_sync(WHOLE_WARP, end, owner);
+            clear_cuts(from, to, mask, tile_chunks);
         }
-    }
-}
-
-// Counts the chunks that begin in each tile of TILE_WORDS words. Any grid of CUT_THREADS; a warp a tile.
-//
-//   mask           1010...  0000...  | 1000...         two tiles
-//   tile_chunks    2                   1
-KERNEL LAUNCHED_AS(CUT_THREADS) count_chunks(const u32* mask, i64 words, i64* tile_chunks) {
-    const i64 tiles = (words + TILE_WORDS - 1) / TILE_WORDS;
-    for (i64 tile = grid_thread() / WARP; tile < tiles; tile += grid_threads() / WARP) {
-        const i64 word = tile * TILE_WORDS + lane();
-        const u32 chunks = warp_sum(word < words ? (u32)__popc(mask[word]) : 0);
-        if (lane() == 0) tile_chunks[tile] = chunks;
     }
 }

@@ -11,26 +11,28 @@ import pytest
 import texts
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from test_added_tokens import ALPHABET, NORMALIZERS, definition, some_tokens, token
 
 from cpu_ref import cut as reference
 from cpu_ref import hot
 from cpu_ref.machine import LANES
-from gpu_tok import cut
-from gpu_tok.added_tokens import TEXT
-from gpu_tok.batch import starts_of
+from gpu_tok.added_tokens import TEXT, WHOLE_TEXT, find_sections
+from gpu_tok.batch import TextBatch, starts_of
 from gpu_tok.compile import kernel_folder
+from gpu_tok.cut import lay_out
 from gpu_tok.emulated import EmulatedDevice, Mode, replay
 from gpu_tok.errors import DeviceError
+from gpu_tok.on_device import cut
+from gpu_tok.on_device.report import ALL_GOOD, FIRST_BAD, REPORT_WORDS, TOKENS_SEEN
 from gpu_tok.tables import ends
+from gpu_tok.tables.added_tokens import AddedTokenTables, compile_added_tokens
 from gpu_tok.tables.cuts import CutTables
 
 THREADS = 256
 WORD = 32  # bytes of text to a word of the mask
 TILE_WORDS = 32
 TILE = WORD * TILE_WORDS
-MOST_CLASSES = 32
 GUARD = 4  # words behind a result that a kernel must leave alone
-NONE_BAD = 2**64 - 1
 SIZES = (0, 1, 31, 32, 33, 63, 64, 65, THREADS * 8 - 1, TILE - 1, TILE, TILE + 1, 2 * TILE + 17, 8 * TILE, 8 * TILE + 1)
 ALPHABETS = {
     "ASCII": "ab .,\n1",
@@ -69,6 +71,10 @@ def words_for(count: int) -> int:
     return -(-count // WORD)
 
 
+def tiles_for(words: int) -> int:
+    return -(-words // TILE_WORDS)
+
+
 def guarded(words: int, dtype) -> np.ndarray:
     return np.full(words + GUARD, 0xA5, dtype)
 
@@ -78,23 +84,43 @@ def unguarded(array: np.ndarray) -> np.ndarray:
     return array[:-GUARD]
 
 
-def run_cut_words(device, flat: np.ndarray, tables: CutTables, grid: int = 3) -> tuple[np.ndarray, int]:
-    table = cut.lay_out(tables)
-    taken = np.zeros(MOST_CLASSES, np.uint32)
-    taken[: len(table.taken)] = table.taken
-    mask, first_bad = guarded(words_for(len(flat)), np.uint32), np.full(1, NONE_BAD, np.uint64)
-    device.launch("cut_words", grid, THREADS, flat, len(flat), table.class_of, taken, mask, first_bad)
-    return unguarded(mask), int(first_bad[0])
+def new_report() -> np.ndarray:
+    report = np.zeros(REPORT_WORDS, np.uint64)
+    report[FIRST_BAD] = ALL_GOOD
+    return report
+
+
+def counts_of(mask: np.ndarray) -> list[int]:
+    """How many bits each tile of the mask has."""
+    padded = np.zeros(tiles_for(len(mask)) * TILE_WORDS, np.uint32)
+    padded[: len(mask)] = mask
+    return np.unpackbits(padded.view(np.uint8)).reshape(-1, TILE).sum(axis=1).tolist()
+
+
+def run_cut_words(
+    device, flat: np.ndarray, tables: CutTables, grid: int = 3, added: AddedTokenTables | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """The mask and the report; the chunks of tiles are looked at here."""
+    on_device = cut.upload(device, tables, added)
+    mask, report = guarded(words_for(len(flat)), np.uint32), new_report()
+    tile_chunks = guarded(tiles_for(len(mask) - GUARD), np.int64)
+    device.launch("cut_words", grid, THREADS, flat, len(flat), on_device.class_of, on_device.taken,
+                  *cut.token_arguments(on_device.tokens), mask, tile_chunks, report)  # fmt: skip
+    assert unguarded(tile_chunks).tolist() == counts_of(unguarded(mask))
+    return unguarded(mask), report
 
 
 def run_cut_sections(device, flat, start, closed, mask, grid: int = 3) -> int:
-    first_bad = np.full(1, NONE_BAD, np.uint64)
-    device.launch("cut_sections", grid, THREADS, flat, start, np.array([len(start) - 1]), closed, mask, first_bad)
-    return int(first_bad[0])
+    """Changes the mask; returns FIRST_BAD."""
+    report, tile_chunks = new_report(), np.array(counts_of(mask), np.int64)
+    count = np.array([len(start) - 1])
+    device.launch("cut_sections", grid, THREADS, flat, start, count, closed, mask, tile_chunks, report)
+    assert tile_chunks.tolist() == counts_of(mask)
+    return int(report[FIRST_BAD])
 
 
 def reference_mask(flat: np.ndarray, tables: CutTables) -> np.ndarray:
-    table = cut.lay_out(tables)
+    table = lay_out(tables)
     mask = np.zeros(-(-len(flat) // LANES), np.uint64)
     scratch = np.empty(reference.BLOCK + LANES, np.uint8), np.empty(reference.BLOCK + LANES, np.uint8)
     last_class, skip = np.int64(0), np.int64(0)
@@ -125,8 +151,8 @@ def assert_same_bits(ours: np.ndarray, expected: np.ndarray) -> None:
 @pytest.mark.parametrize("count", SIZES)
 def test_cuts_are_those_of_the_cpu_and_of_the_definition(count, alphabet, device):
     flat, tables = random_bytes(count, ALPHABETS[alphabet], count), random_tables(count)
-    mask, first_bad = run_cut_words(device, flat, tables)
-    assert first_bad == NONE_BAD
+    mask, report = run_cut_words(device, flat, tables)
+    assert report[FIRST_BAD] == ALL_GOOD
     assert_same_bits(mask, reference_mask(flat, tables))
     assert_same_bits(mask, plain_mask(flat, tables))
 
@@ -140,8 +166,8 @@ def test_any_number_of_classes_will_do(classes, device):
 def test_hard_texts_are_cut_as_on_the_cpu(device):
     flat = np.frombuffer("".join(text for text, _reason in texts.HARD_TEXTS).encode(), np.uint8)
     tables = random_tables(7)
-    mask, first_bad = run_cut_words(device, flat, tables)
-    assert first_bad == NONE_BAD
+    mask, report = run_cut_words(device, flat, tables)
+    assert report[FIRST_BAD] == ALL_GOOD
     assert_same_bits(mask, reference_mask(flat, tables))
 
 
@@ -159,8 +185,8 @@ def test_any_order_of_threads_and_any_grid_gives_the_same_mask(device):
 def test_the_first_byte_that_is_no_utf8_is_reported(device, parts, data):
     before = data.draw(st.integers(0, 40))  # puts the parts around the borders between words
     joined = b"a" * before + b"".join(part if isinstance(part, bytes) else part.encode() for part in parts)
-    _, first_bad = run_cut_words(device, np.frombuffer(joined, np.uint8), random_tables(1))
-    assert first_bad == first_bad_of(joined)
+    _, report = run_cut_words(device, np.frombuffer(joined, np.uint8), random_tables(1))
+    assert report[FIRST_BAD] == first_bad_of(joined)
 
 
 @pytest.mark.parametrize(
@@ -170,7 +196,7 @@ def test_the_first_byte_that_is_no_utf8_is_reported(device, parts, data):
 def test_overlong_forms_surrogates_and_large_values_are_no_utf8(wrong, device):
     for before in (0, 29, 30, 31, 32):
         joined = b"a" * before + wrong + b"a"
-        assert run_cut_words(device, np.frombuffer(joined, np.uint8), random_tables(1))[1] == before
+        assert run_cut_words(device, np.frombuffer(joined, np.uint8), random_tables(1))[1][FIRST_BAD] == before
 
 
 def first_bad_of(joined: bytes) -> int:
@@ -178,7 +204,7 @@ def first_bad_of(joined: bytes) -> int:
         joined.decode()
     except UnicodeDecodeError as error:
         return error.start
-    return NONE_BAD
+    return ALL_GOOD
 
 
 def random_sections(seed: int, flat: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -201,7 +227,7 @@ def test_sections_are_cut_as_on_the_cpu(count, length, device):
     expected = np.zeros(-(-length // LANES) * 2, np.uint32)
     expected[: len(mask)] = mask
     hot._cut_at_sections(expected.view(np.uint64), 0, length, 0, count, start, ids, flags)
-    assert run_cut_sections(device, flat, start, closed, mask) == NONE_BAD
+    assert run_cut_sections(device, flat, start, closed, mask) == ALL_GOOD
     assert_same_bits(mask, expected[: len(mask)])
 
 
@@ -214,7 +240,7 @@ def test_without_closed_sections_only_starts_are_added(device):
 
 def test_a_hundred_thousand_empty_texts_have_no_chunks(device):
     mask = np.zeros(0, np.uint32)
-    assert run_cut_sections(device, np.zeros(0, np.uint8), np.zeros(100_001, np.int64), None, mask) == NONE_BAD
+    assert run_cut_sections(device, np.zeros(0, np.uint8), np.zeros(100_001, np.int64), None, mask) == ALL_GOOD
 
 
 def test_one_closed_section_of_many_words_has_one_cut(device):
@@ -231,16 +257,50 @@ def test_a_text_that_begins_inside_a_code_point_is_reported(device):
     assert run_cut_sections(device, flat, starts_of(np.array([2, 3])), None, mask) == 2
 
 
-@pytest.mark.parametrize("words", [0, 1, 31, 32, 33, TILE_WORDS - 1, TILE_WORDS, TILE_WORDS + 1, 5 * TILE_WORDS + 3])
-def test_the_chunks_of_each_tile_are_counted(words, device):
-    mask = np.random.default_rng(words).integers(0, 2**32, words, dtype=np.uint32)
-    tiles = -(-words // TILE_WORDS)
-    counts = guarded(tiles, np.int64)
-    device.launch("count_chunks", 1, THREADS, mask, words, counts)
-    padded = np.zeros(tiles * TILE_WORDS, np.uint32)
-    padded[:words] = mask
-    bits = np.unpackbits(padded.view(np.uint8)).reshape(tiles, TILE)
-    assert unguarded(counts).tolist() == bits.sum(axis=1).tolist()
+TOKENS = ["<a>", "<", "[x]", "  ", "é", "中b", "😀"]
+
+
+def places_of_tokens(flat: np.ndarray, contents: list[str]) -> int:
+    """At how many bytes any of these begins."""
+    joined = flat.tobytes()
+    return sum(any(joined.startswith(content.encode(), at) for content in contents) for at in range(len(joined)))
+
+
+@pytest.mark.parametrize("normalized", [False, True])
+@pytest.mark.parametrize("contents", [TOKENS, ["<ab>", "<a"], ["[x]"], ["a"]], ids=str)
+def test_places_where_a_token_begins_are_counted(contents, normalized, device):
+    added = compile_added_tokens(definition([token(content, normalized=normalized) for content in contents])).tables
+    for before in range(40):  # puts the tokens around the borders between words
+        flat = np.frombuffer(("b" * before + "".join(TOKENS) + "<a<ab>[x[x] é[<").encode(), np.uint8)
+        mask, report = run_cut_words(device, flat, random_tables(2), 3, added)
+        assert report[TOKENS_SEEN] == places_of_tokens(flat, contents)
+        assert_same_bits(mask, plain_mask(flat, random_tables(2)))
+
+
+@pytest.mark.parametrize("share", [0, 1, 40])
+def test_places_of_all_tiles_are_added_up(share, device):
+    added = compile_added_tokens(definition([token("<a>")])).tables
+    flat = random_bytes(share, "b" * 1000 + "<a>" * share, 5 * TILE + 9)
+    report = run_cut_words(device, flat, random_tables(2), 2, added)[1]
+    assert report[TOKENS_SEEN] == places_of_tokens(flat, ["<a>"])
+
+
+@given(
+    given=st.lists(st.text(ALPHABET, max_size=12), max_size=3),
+    tokens=some_tokens,
+    name=st.sampled_from(sorted(NORMALIZERS)),
+)
+@settings(max_examples=150, deadline=None)
+def test_no_text_that_holds_a_token_is_overlooked(given, tokens, name, device):
+    """However many tokens are normalized, and where one may come about only when its text is."""
+    made = definition(tokens, NORMALIZERS[name])
+    batch = TextBatch.of(given)
+    added = compile_added_tokens(made)
+    report = run_cut_words(device, batch.bytes, random_tables(2), 3, added.tables)[1]
+    if report[TOKENS_SEEN] == 0:
+        sections = find_sections(batch.bytes, batch.starts, added)
+        assert (sections.flags == WHOLE_TEXT).all()
+        assert sections.start.tolist() == batch.starts[:-1].tolist()
 
 
 @pytest.mark.parametrize("mode", [Mode.ADDRESS, Mode.THREAD], ids=["address", "threads"])
@@ -250,11 +310,11 @@ def test_sanitizers_find_nothing(mode, tmp_path):
     shutil.copy(kernel_folder() / "cut.cu", alone)
     device = EmulatedDevice(dump_folder=tmp_path, folders=[alone])
     flat, tables = random_bytes(9, "ab é中😀", 1000), random_tables(9)
-    mask, _ = run_cut_words(device, flat, tables)
+    tokens = [token("b 😀"), token("é", normalized=True)]
+    mask, _ = run_cut_words(device, flat, tables, 3, compile_added_tokens(definition(tokens)).tables)
     mask = mask.copy()
     start, ids, _ = random_sections(9, flat, 100)
     run_cut_sections(device, flat, start, (ids != TEXT).astype(np.uint8), mask)
-    device.launch("count_chunks", 2, THREADS, mask, len(mask), np.zeros(1, np.int64))
     dumped = sorted(tmp_path.glob("*.launch"))
-    assert len(dumped) == 3
-    assert [replay(path, mode, folders=[alone]) for path in dumped] == ["", "", ""]
+    assert len(dumped) == 2
+    assert [replay(path, mode, folders=[alone]) for path in dumped] == ["", ""]

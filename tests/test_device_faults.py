@@ -18,7 +18,7 @@ from gpu_tok.on_device.path import encoder_on
 
 FILES = ("cut.cu", "intern.cu", "batch_table.cu", "gather.cu")
 SEEDS = range(6)
-KERNELS = {"cut_words", "cut_sections", "count_chunks", "look_up_chunks", "claim_misses", "list_winners",
+KERNELS = {"cut_words", "cut_sections", "look_up_chunks", "claim_misses", "list_winners",
            "copy_winners", "settle_misses", "publish_winners", "count_late", "gather_ids", "fill_rows"}  # fmt: skip
 FAULTS = {
     "a claim that is not atomic": (
