@@ -1,20 +1,23 @@
 """Batches: texts in, ids out, both as one flat array and the starts of its rows.
 
-Row *i* of any ragged array is `flat[starts[i]:starts[i + 1]]`; no Python object per text exists inside gpu_tok.
+Row *i* of any ragged array is `flat[starts[i]:starts[i + 1]]`; no Python object per text exists inside gpu_tok. Arrays
+are NumPy's, or CuPy's where a batch lies on a GPU.
 """
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, Literal, NamedTuple, overload
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from gpu_tok.errors import GpuTokError, IdError, TextError, TextTypeError
+from gpu_tok import arrays
+from gpu_tok.errors import GpuTokError, TextError, TextTypeError
 
 Bytes = npt.NDArray[np.uint8]
 Ids = npt.NDArray[np.int32]
@@ -72,6 +75,9 @@ class TextBatch:
 
     bytes: uint8[n]; starts: int64[texts + 1]. Made by hand, the bytes are taken to be valid UTF-8 only after
     `validated()`; `of()` has already checked what it took in.
+
+    Both may lie on a GPU: CuPy's arrays, and all that has `__cuda_array_interface__` or DLPack (torch's tensors), are
+    taken without a copy. Starts that lie elsewhere than the bytes are copied there.
     """
 
     bytes: Bytes
@@ -79,47 +85,76 @@ class TextBatch:
     valid: bool = False
 
     def __post_init__(self) -> None:
-        for name, array, kind in (("bytes", self.bytes, np.uint8), ("starts", self.starts, np.int64)):
-            if not isinstance(array, np.ndarray) or array.dtype != kind or array.ndim != 1:
+        for name, kind in (("bytes", np.uint8), ("starts", np.int64)):
+            array = arrays.taken(getattr(self, name))
+            if not hasattr(array, "ndim") or array.dtype != kind or array.ndim != 1:
                 raise GpuTokError(
                     f"TextBatch.{name} is not a flat {np.dtype(kind)} array",
                     f"pass numpy.asarray({name}, numpy.{np.dtype(kind)})",
                 )
-        if len(self.starts) == 0 or self.starts[0] < 0 or self.starts[-1] > len(self.bytes):
+            object.__setattr__(self, name, array)
+        object.__setattr__(self, "starts", arrays.beside(self.starts, self.bytes))
+        if not (self.valid and self.is_on_gpu):  # what gpu_tok itself has left there is right, and a look costs time
+            self._check_starts()
+
+    def _check_starts(self) -> None:
+        begin, end, rises = arrays.span_of(self.starts) if len(self.starts) else (0, -1, True)
+        if begin < 0 or not 0 <= end <= len(self.bytes):
             raise GpuTokError(
                 "TextBatch.starts does not lie within TextBatch.bytes",
                 "starts has one entry a text and one more, from 0 to at most len(bytes)",
             )
-        if np.any(self.starts[1:] < self.starts[:-1]):
+        if not rises:
             raise GpuTokError("TextBatch.starts goes down", "starts rises from row to row")
 
     def __len__(self) -> int:
         return len(self.starts) - 1
 
     @property
+    def is_on_gpu(self) -> bool:
+        """Are these arrays in the memory of a GPU."""
+        return arrays.is_on_gpu(self.bytes)
+
+    @cached_property
+    def span(self) -> tuple[int, int]:
+        """Where the first text begins and the last one ends; looked at once, for that waits for a GPU."""
+        begin, end, _rises = arrays.span_of(self.starts)
+        return begin, end
+
+    @property
     def byte_count(self) -> int:
         """Bytes of all texts together."""
-        return int(self.starts[-1] - self.starts[0])
+        return self.span[1] - self.span[0]
+
+    def to_host(self) -> TextBatch:
+        """The same texts in NumPy's arrays; itself if it has them already."""
+        if not self.is_on_gpu:
+            return self
+        return TextBatch(arrays.to_host(self.bytes), arrays.to_host(self.starts), self.valid)
 
     def text(self, row: int) -> str:
         """One text as a Python string."""
-        return self.bytes[self.starts[row] : self.starts[row + 1]].tobytes().decode("utf-8", "replace")
+        begin, end = arrays.to_host(self.starts[row : row + 2]).tolist()
+        return arrays.to_host(self.bytes[begin:end]).tobytes().decode("utf-8", "replace")
 
     def to_list(self) -> list[str]:
         """All texts as Python strings."""
-        return [self.text(row) for row in range(len(self))]
+        host = self.to_host()
+        flat = memoryview(host.bytes.data)
+        return [str(flat[begin:end], "utf-8", "replace") for begin, end in itertools.pairwise(host.starts.tolist())]
 
     @classmethod
     def of(cls, texts: Any, invalid_utf8: Literal["error", "replace"] = "error") -> TextBatch:
         """Takes texts in any form that `Tokenizer.encode_batch` accepts; raises `TextError` naming the row.
 
         texts: list[str | bytes], a pyarrow (Large)String/(Large)Binary Array or ChunkedArray, or a TextBatch.
-        invalid_utf8: "replace" puts U+FFFD where bytes are no UTF-8, as `bytes.decode(errors="replace")` does.
+        invalid_utf8: "replace" puts U+FFFD where bytes are no UTF-8, as `bytes.decode(errors="replace")` does. Bytes
+        on a GPU are not looked at here, but where they are encoded.
         """
         if invalid_utf8 not in ("error", "replace"):
             raise GpuTokError(f"invalid_utf8={invalid_utf8!r} is none of its values", 'they are "error", "replace"')
         if isinstance(texts, TextBatch):
-            return texts.validated(invalid_utf8)
+            return texts if texts.is_on_gpu else texts.validated(invalid_utf8)
         if isinstance(texts, (str, bytes)):
             raise TextTypeError(0, "encode_batch takes a list of texts, not one text", f"pass [{texts[:20]!r}]")
         if isinstance(texts, (pa.Array, pa.ChunkedArray)):
@@ -136,6 +171,8 @@ class TextBatch:
 
     def validated(self, invalid_utf8: Literal["error", "replace"] = "error") -> TextBatch:
         """This batch, or one with U+FFFD in the place of invalid bytes; raises `TextError` for the first bad row."""
+        if self.is_on_gpu:
+            return self.to_host().validated(invalid_utf8)
         if self.valid:
             return self
         if self._is_utf8():
@@ -275,7 +312,11 @@ class TokenBatch:
     """The ids of a batch of texts, one row a text, in the order of the texts.
 
     ids: int32[n]; starts: int64[rows + 1]. `counts` says how many ids of each row are not padding (int64[rows]).
-    each_type_id: int32[n], where `type_ids` cannot say which type each id has.
+    each_type_id: int32[n], where `type_ids` cannot say which type each id has. device: what the arrays lie on and
+    rectangles are laid out on, None for the CPU.
+
+    A batch of a GPU stays there, as CuPy's arrays, which other libraries take without a copy:
+    `torch.from_dlpack(batch.ids)`. `to_host()` brings it back.
     """
 
     ids: Ids
@@ -284,6 +325,7 @@ class TokenBatch:
     type_ids: TypeIds = field(default_factory=TypeIds)
     padding: Padding = field(default_factory=Padding)
     each_type_id: Ids | None = None
+    device: Any = field(default=None, repr=False, compare=False)
 
     def __repr__(self) -> str:
         return f"TokenBatch({len(self):,} rows, {int(self.starts[-1] - self.starts[0]):,} ids)"
@@ -302,22 +344,45 @@ class TokenBatch:
             if step != 1:
                 raise GpuTokError("a batch is sliced in steps of 1 only", "take rows one by one")
             end = max(begin, end)
-            starts = self.starts[begin : end + 1]
-            ids = self.ids[starts[0] : starts[-1]]
-            types = None if self.each_type_id is None else self.each_type_id[starts[0] : starts[-1]]
-            return TokenBatch(ids, starts - starts[0], self.counts[begin:end], self.type_ids, self.padding, types)
+            starts, (first, last) = self.starts[begin : end + 1], self._span(begin, end)
+            types = None if self.each_type_id is None else self.each_type_id[first:last]
+            return replace(
+                self,
+                ids=self.ids[first:last],
+                starts=starts - first,
+                counts=self.counts[begin:end],
+                each_type_id=types,
+            )
         index = row + len(self) if row < 0 else row
         if not 0 <= index < len(self):
             raise IndexError(f"row {row} of a batch of {len(self)}")
-        return self.ids[self.starts[index] : self.starts[index + 1]]
+        first, last = self._span(index, index + 1)
+        return self.ids[first:last]
+
+    def _span(self, begin: int, end: int) -> tuple[int, int]:
+        """Where the ids of rows begin and end, as numbers of the host."""
+        return int(self.starts[begin]), int(self.starts[end])
 
     def __iter__(self) -> Iterator[Ids]:
-        return (self[row] for row in range(len(self)))
+        starts = arrays.to_host(self.starts).tolist()
+        return (self.ids[begin:end] for begin, end in itertools.pairwise(starts))
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Pickles with NumPy's arrays: it may be another machine that reads it."""
+        return vars(self.to_host())
 
     @property
     def lengths(self) -> Starts:
         """Ids in each row, padding included: int64[rows]."""
-        return np.diff(self.starts)
+        return self.starts[1:] - self.starts[:-1]
+
+    def to_host(self) -> TokenBatch:
+        """The same batch in NumPy's arrays; itself if it is on the CPU already."""
+        if self.device is None:
+            return self
+        ids, starts, counts = map(arrays.to_host, (self.ids, self.starts, self.counts))
+        types = None if self.each_type_id is None else arrays.to_host(self.each_type_id)
+        return TokenBatch(ids, starts, counts, self.type_ids, self.padding, types)
 
     def to_list(self) -> list[list[int]]:
         """The ids of all rows as Python lists, padding included."""
@@ -325,15 +390,24 @@ class TokenBatch:
         return [flat[begin:end] for begin, end in itertools.pairwise(starts)]
 
     def to_arrow(self) -> pa.LargeListArray:
-        """The rows as an Arrow `large_list<int32>` array, without a copy."""
-        return pa.LargeListArray.from_arrays(pa.array(self.starts), pa.array(self.ids))
+        """The rows as an Arrow `large_list<int32>` array, without a copy on the CPU."""
+        host = self.to_host()
+        return pa.LargeListArray.from_arrays(pa.array(host.starts), pa.array(host.ids))
 
     def to_padded(self, length: int | None = None, pad_to_multiple_of: int | None = None) -> Padded:
         """Lays the rows out as rectangles of the longest row's width; nothing is cut off.
 
         length: at least this width. pad_to_multiple_of: the width is rounded up to a multiple of it. The pad id, its
-        type id and the side are those of the batch's `padding`.
+        type id and the side are those of the batch's `padding`. On a GPU the rectangles stay there.
         """
+        if self.device is not None:
+            from gpu_tok.on_device.gather import to_padded
+
+            with self.device.running():
+                return to_padded(
+                    self.device, self.ids, self.starts, self.counts, self.type_ids, self.padding, length,
+                    pad_to_multiple_of, self.each_type_id,
+                )  # fmt: skip
         width = width_of(int(self.lengths.max(initial=0)), length, pad_to_multiple_of)
         left = self.padding.side == "left"
         column = np.arange(width)[None, :]
@@ -367,49 +441,3 @@ def width_of(longest: int, length: int | None, multiple: int | None) -> int:
     """
     width = max(longest, length or 0)
     return -(-width // multiple) * multiple if multiple else width
-
-
-def ragged_ids(rows: Any) -> Ragged:
-    """Ids to decode, int32 or int64, and starts: from a TokenBatch, a list of lists, arrays, or a 2-D array."""
-    if isinstance(rows, TokenBatch):
-        return Ragged(rows.ids, rows.starts)
-    if isinstance(rows, Ragged):
-        return Ragged(np.asarray(rows.flat, np.int64), np.asarray(rows.starts, np.int64))
-    if isinstance(rows, (pa.Array, pa.ChunkedArray)):
-        return _ragged_from_arrow(rows)
-    if isinstance(rows, np.ndarray) and rows.ndim == 2:
-        flat = _whole_numbers(0, rows.reshape(-1))
-        return Ragged(flat, np.arange(len(rows) + 1, dtype=np.int64) * rows.shape[1])
-    arrays = [_whole_numbers(row, np.asarray(ids)) for row, ids in enumerate(_iterable(rows))]
-    starts = starts_of(np.array([len(array) for array in arrays], np.int64))
-    return Ragged(np.concatenate(arrays) if arrays else np.zeros(0, np.int64), starts)
-
-
-def _iterable(rows: Any) -> Iterable[Any]:
-    if isinstance(rows, (str, bytes)) or not isinstance(rows, Iterable):
-        raise GpuTokError("decode_batch takes rows of ids", "pass a list of lists of int, or what encode_batch gave")
-    return rows
-
-
-def _whole_numbers(row: int, array: np.ndarray) -> np.ndarray:
-    if array.ndim == 1 and array.size == 0:
-        return np.zeros(0, np.int64)
-    if array.ndim != 1 or array.dtype.kind not in "iu":
-        raise IdError(
-            f"row {row} is not a flat row of whole numbers", "decode_batch takes one row of ids a text: [[1, 2], [3]]"
-        )
-    return array.astype(np.int64)
-
-
-def _ragged_from_arrow(rows: pa.Array | pa.ChunkedArray) -> Ragged:
-    if isinstance(rows, pa.ChunkedArray):
-        rows = rows.combine_chunks() if rows.num_chunks != 1 else rows.chunk(0)
-    if isinstance(rows, pa.FixedSizeListArray):
-        rows = rows.cast(pa.large_list(rows.type.value_type))
-    if not isinstance(rows, (pa.ListArray, pa.LargeListArray)):
-        raise IdError(f"an Arrow array of {rows.type} holds no rows of ids", "pass a list array, one list a text")
-    if rows.null_count:
-        row = next(index for index, ids in enumerate(rows) if not ids.is_valid)
-        raise IdError(f"row {row} is null", "drop nulls first: array.drop_null()")
-    starts = np.asarray(rows.offsets).astype(np.int64)
-    return Ragged(_whole_numbers(0, np.asarray(rows.values)), starts)

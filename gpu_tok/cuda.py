@@ -2,9 +2,9 @@
 
 device = CudaDevice()
 with device.running():
-    bytes = device.upload(np.frombuffer(b"the cat", np.uint8))
-    device.launch("cut_words", device.grid(words, 256), 256, bytes, len(bytes), class_of, taken, mask, first_bad)
-    device.download(mask)
+    start, marks = device.upload(np.array([0, 3])), device.xp.zeros(2, np.uint32)
+    device.launch("mark_starts", device.grid(2, 256), 256, start, 1, marks)
+    device.download(marks)
 """
 
 from __future__ import annotations
@@ -53,6 +53,7 @@ class CudaDevice:
         check(self.xp, ordinal)
         runtime = self.xp.cuda.runtime
         self._process = os.getpid()
+        self.ordinal = ordinal
         self._device = self.xp.cuda.Device(ordinal)
         self._driver_major = runtime.driverGetVersion() // 1000
         properties = runtime.getDeviceProperties(ordinal)
@@ -102,6 +103,12 @@ class CudaDevice:
         copy.set(array, stream=self.xp.cuda.get_current_stream())
         return copy
 
+    def here(self, array: Any) -> Any:
+        """An array on this GPU: itself, or a copy of one that is elsewhere."""
+        if isinstance(array, np.ndarray):
+            return self.upload(array)
+        return array if array.device.id == self.ordinal else array.copy()
+
     def download(self, array: Any, out: np.ndarray | None = None) -> np.ndarray:
         """A copy on the host (in `out`, pinned for full speed), once all that was started before is done."""
         return array.get(out=out)
@@ -128,6 +135,14 @@ class CudaDevice:
         """Gives back to the driver what CuPy's pools hold unused."""
         self.synchronize()
         self.xp.get_default_memory_pool().free_all_blocks()
+
+    def address(self, array: Any) -> int:
+        """Where the array lies."""
+        return int(array.data.ptr)
+
+    def copy(self, array: Any) -> Any:
+        """Another array with the same in it, from an address that is a multiple of 256."""
+        return array.copy()
 
     def pinned(self, count: int, dtype: Any) -> np.ndarray:
         """Host memory that the GPU copies from and to at full speed; not initialized, kept in CuPy's pool."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from itertools import pairwise
 
 import numpy as np
 
@@ -39,9 +38,7 @@ class Decoder:
 
     def decode(self, rows: Ragged, skip_special_tokens: bool = True, workers: Workers = _ALONE) -> list[str]:
         """One Python string a row; rows as for `decode_bytes`."""
-        batch = self.decode_bytes(rows, skip_special_tokens, workers)
-        flat, starts = memoryview(batch.bytes.data), batch.starts.tolist()
-        return [str(flat[begin:end], "utf-8") for begin, end in pairwise(starts)]
+        return self.decode_bytes(rows, skip_special_tokens, workers).to_list()
 
     def decode_bytes(self, rows: Ragged, skip_special_tokens: bool = True, workers: Workers = _ALONE) -> TextBatch:
         """The texts of rows of ids, as ragged UTF-8 bytes.
@@ -51,9 +48,10 @@ class Decoder:
         """
         if self.grade == 3:
             return self._decode_by_reference(rows, skip_special_tokens)
-        return _gather(rows, self._tables_for(skip_special_tokens), workers)
+        return _gather(rows, self.tables_for(skip_special_tokens), workers)
 
-    def _tables_for(self, skip_special_tokens: bool) -> DecodeTables:
+    def tables_for(self, skip_special_tokens: bool) -> DecodeTables:
+        """What each id becomes; grade 1 only."""
         with self._lock:  # made at the first use: encoding alone needs none
             if not self._tables:
                 every = tables.compile(self._definition)

@@ -10,20 +10,19 @@ from typing import Any, Literal
 
 import tokenizers
 
-from gpu_tok import cut, pipeline
-from gpu_tok.batch import Padding, TextBatch, TokenBatch, TypeIds, ragged_ids
-from gpu_tok.choice import choose
+from gpu_tok import arrays, cut, pipeline
+from gpu_tok.batch import Padding, TextBatch, TokenBatch, TypeIds
+from gpu_tok.choice import Choice, choose
 from gpu_tok.cold import ColdPath
 from gpu_tok.decode import Decoder
 from gpu_tok.device import Workers
-from gpu_tok.errors import DefinitionError, NotYetError
+from gpu_tok.errors import DefinitionError, DeviceError, NotYetError
 from gpu_tok.explain import Explanation, explain
-from gpu_tok.gather import Rows
+from gpu_tok.id_rows import ragged_ids
 from gpu_tok.info import Info, info_of
 from gpu_tok.intern import Encoder, Table
-from gpu_tok.on_device.gather import DeviceRows
 from gpu_tok.on_device.side import DeviceSide
-from gpu_tok.postprocess import Plan, plan_of, resolve
+from gpu_tok.postprocess import plan_of, resolve
 from gpu_tok.tables.added_tokens import AddedTokens, compile_added_tokens
 from gpu_tok.tables.cuts import CutTables, derive
 from gpu_tok.tables.definition import Definition
@@ -74,20 +73,25 @@ class Tokenizer:
         self._options = {"device": device, "workers": workers, "table_bytes": table_bytes, "fallback": fallback,
                          "small_batch_bytes": small_batch_bytes}  # fmt: skip
         self.definition = definition
-        self.device = choose(device)
         self.workers = Workers(workers)
         self.cuts: CutTables = derive(definition)
         self.cold = ColdPath(definition, fallback=fallback)
         self.added_tokens: AddedTokens = compile_added_tokens(definition)
         self.table = Table(table_bytes)
         self._encoder = Encoder(cut.lay_out(self.cuts), self.table, self.cold)
+        self.decoder = Decoder(definition)
+        _renew_after_fork(self.table)
+        self._settle_on(device, small_batch_bytes)
+
+    def _settle_on(self, device: str, small_batch_bytes: int | None) -> None:
+        self.device: Choice = choose(device)
         self._side: DeviceSide | None = None
         if self.device.handle is not None:
-            self._side = DeviceSide(self.device.name, self.cuts, self.cold, self.added_tokens, table_bytes)
+            parts = (self.cuts, self.cold, self.added_tokens, self.table.budget, self.decoder)
+            self._side = DeviceSide(self.device.name, *parts)
             _renew_after_fork(self._side)
         small = SMALL_BATCH_BYTES if device == "auto" and self._side is not None else 0
         self.small_batch_bytes = small if small_batch_bytes is None else small_batch_bytes
-        _renew_after_fork(self.table)
 
     @classmethod
     def from_file(cls, path: str | Path, **options: Any) -> Tokenizer:
@@ -156,20 +160,19 @@ class Tokenizer:
             if value:
                 raise NotYetError(f"encode_batch({name}=...) is not there yet", _LATER)
         batch = TextBatch.of(texts, invalid_utf8)
+        self._check_is_reached(batch.bytes)
         cut_off, pad = resolve(self.definition, truncation, max_length, padding, pad_to_multiple_of, pad_id)
         if not self.is_divisible:
-            return encode_whole(self.definition, batch, add_special_tokens, cut_off, pad)
+            whole = encode_whole(self.definition, batch.validated(invalid_utf8), add_special_tokens, cut_off, pad)
+            return whole if self._side is None else self._side.upload(whole)
         template = compile_postprocess(self.definition, add_special_tokens)
-        plan = plan_of(template, cut_off, pad)
-        rows = self._encode(batch, plan)
-        return TokenBatch(rows.ids, rows.starts, rows.counts, _type_ids(template), _padding(self.definition, pad))
-
-    def _encode(self, batch: TextBatch, plan: Plan) -> Rows | DeviceRows:
-        """Rows where the device has its arrays; small batches come there by the CPU."""
-        if self._side is not None and batch.byte_count >= self.small_batch_bytes:
-            return self._side.path.encode_texts(batch, plan)
+        plan, types, fill = plan_of(template, cut_off, pad), _type_ids(template), _padding(self.definition, pad)
+        if self._side is not None and (batch.is_on_gpu or batch.byte_count >= self.small_batch_bytes):
+            there = self._side.encode(batch, plan, invalid_utf8)
+            return TokenBatch(there.ids, there.starts, there.counts, types, fill, device=self.device.handle)
         rows = pipeline.encode(batch, self.added_tokens, self._encoder, plan, self.workers)
-        return rows if self._side is None else Rows(*self._side.upload(*rows))
+        here = TokenBatch(*rows, types, fill)
+        return here if self._side is None else self._side.upload(here)
 
     def decode_batch(self, rows: Any, skip_special_tokens: bool = True) -> list[str]:
         """The texts of rows of ids: a TokenBatch, list[list[int]], a 2-D array, arrays, or an Arrow list array.
@@ -177,11 +180,22 @@ class Tokenizer:
         An id that is not in the vocabulary is passed over, as in the reference. Padding is decoded like any ids: pad
         tokens are special, so they are passed over by default.
         """
-        return self.decoder.decode(ragged_ids(rows), skip_special_tokens, self.workers)
+        return self.decode_bytes(rows, skip_special_tokens).to_list()
 
     def decode_bytes(self, rows: Any, skip_special_tokens: bool = True) -> TextBatch:
-        """As `decode_batch`, with the texts as one array of UTF-8 and no Python object a text."""
-        return self.decoder.decode_bytes(ragged_ids(rows), skip_special_tokens, self.workers)
+        """As `decode_batch`, with the texts as one array of UTF-8, on the device, and no Python object a text."""
+        ids = ragged_ids(rows)
+        self._check_is_reached(ids.flat)
+        if self._side is not None:
+            return self._side.decoder.decode_bytes(ids, skip_special_tokens)
+        return self.decoder.decode_bytes(ids, skip_special_tokens, self.workers)
+
+    def _check_is_reached(self, array: Any) -> None:
+        if arrays.is_on_gpu(array) and not self.device.name.startswith("cuda"):
+            raise DeviceError(
+                f"the batch is on a GPU, and this tokenizer on device={self.device.name!r}",
+                'make the tokenizer with device="cuda", or bring the batch to the host: batch.to_host()',
+            )
 
     def explain(self, text: str) -> Explanation:
         """What each stage makes of a text, in the reference's words, and where it is cut."""
@@ -190,10 +204,6 @@ class Tokenizer:
     def info(self) -> Info:
         """Model, sizes, the grade of each part and why, cuts, and the memory of the table."""
         return info_of(self)
-
-    @cached_property
-    def decoder(self) -> Decoder:
-        return Decoder(self.definition)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickles as its definition and options, so that it can go to other processes; they begin with empty tables."""

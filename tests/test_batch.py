@@ -7,8 +7,9 @@ import pyarrow as pa
 import pytest
 import texts
 
-from gpu_tok.batch import NO_STARTS, Padding, TextBatch, TokenBatch, TypeIds, ragged_ids, starts_of
+from gpu_tok.batch import NO_STARTS, Padding, TextBatch, TokenBatch, TypeIds, starts_of
 from gpu_tok.errors import GpuTokError, TextError
+from gpu_tok.id_rows import ragged_ids
 
 SOME = ["the cat", "", "sät", "日本語", "🧑🏽‍💻"]
 

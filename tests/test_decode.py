@@ -13,10 +13,11 @@ import pytest
 import vocabularies
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 
-from gpu_tok.batch import Ragged, ragged_ids, starts_of
+from gpu_tok.batch import Ragged, starts_of
 from gpu_tok.decode import Decoder
 from gpu_tok.device import Workers
 from gpu_tok.errors import IdError
+from gpu_tok.id_rows import ragged_ids
 from gpu_tok.tables.decode import compile, kind_of
 from gpu_tok.tables.definition import Definition
 from gpu_tok.tables.refusal import CannotCompile

@@ -15,11 +15,12 @@ import pytest
 from test_decode import byte_reference, decoder_for, wordpiece_reference
 from tokenizers import AddedToken, Tokenizer, decoders
 
-from gpu_tok.batch import Ragged, ragged_ids, starts_of
+from gpu_tok.batch import Ragged, starts_of
 from gpu_tok.compile import kernel_folder
 from gpu_tok.decode import Decoder
 from gpu_tok.emulated import EmulatedDevice, Mode, replay
 from gpu_tok.errors import DeviceError, IdError
+from gpu_tok.id_rows import ragged_ids
 from gpu_tok.on_device.decode import decode_on, upload
 from gpu_tok.tables.definition import Definition
 
@@ -56,7 +57,7 @@ def decoder_of(definition_text):
 
 def run(device: EmulatedDevice, decoder: Decoder, rows: Ragged, skip: bool) -> tuple[np.ndarray, np.ndarray]:
     """The bytes and their starts, on the host again."""
-    tables = upload(device, decoder._tables_for(skip))
+    tables = upload(device, decoder.tables_for(skip))
     with device.running():
         out, starts = decode_on(device, tables, device.upload(rows.flat), device.upload(rows.starts))
     return device.download(out), device.download(starts)
@@ -85,12 +86,12 @@ def random_rows(seed: int, decoder: Decoder, count: int, longest: int = 20) -> R
     """Rows of 0 to `longest` ids, some of which no token has."""
     rng = np.random.default_rng(seed)
     starts = starts_of(rng.integers(0, longest + 1, count))
-    return Ragged(rng.integers(0, decoder._tables_for(False).rows.shape[1] + 10, starts[-1]), starts)
+    return Ragged(rng.integers(0, decoder.tables_for(False).rows.shape[1] + 10, starts[-1]), starts)
 
 
 def byte_rows(decoder: Decoder, rows: list[bytes]) -> list[list[int]]:
     """Ids of single bytes, for the decoder of `byte_reference`."""
-    letters = decoder._tables_for(False).rows[0, :, 0] & 0xFF
+    letters = decoder.tables_for(False).rows[0, :, 0] & 0xFF
     id_of = {int(byte): token_id for token_id, byte in enumerate(letters)}
     return [[id_of[byte] for byte in row] for row in rows]
 

@@ -5,16 +5,19 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
-from typing import Any
-
-import numpy as np
+from dataclasses import replace
+from typing import Any, Literal
 
 from gpu_tok.added_tokens import AddedTokens
+from gpu_tok.batch import TextBatch, TokenBatch
 from gpu_tok.choice import choose
 from gpu_tok.cold import ColdPath
 from gpu_tok.decode import Decoder
+from gpu_tok.errors import TextError
 from gpu_tok.on_device.batches import DevicePath
 from gpu_tok.on_device.decoder import DeviceDecoder
+from gpu_tok.on_device.gather import DeviceRows
+from gpu_tok.postprocess import Plan
 from gpu_tok.tables.cuts import CutTables
 
 
@@ -59,11 +62,32 @@ class DeviceSide:
                 self._made[name] = make(device)
             return self._made[name]
 
-    def upload(self, *arrays: np.ndarray) -> tuple[Any, ...]:
-        """Copies of arrays on the device."""
+    def encode(self, batch: TextBatch, plan: Plan, invalid_utf8: Literal["error", "replace"]) -> DeviceRows:
+        """Encodes texts, wherever they are. Bytes that are there already are checked there."""
+        try:
+            return self.path.encode_texts(self._here(batch), plan)
+        except TextError:
+            if batch.valid:
+                raise
+            repaired = batch.validated(invalid_utf8)  # on the host, which says what is wrong, and where
+            return self.path.encode_texts(repaired, plan)
+
+    def upload(self, batch: TokenBatch) -> TokenBatch:
+        """A batch that the CPU has encoded, as if it had been encoded here."""
         device = choose(self._name).handle
         with device.running():
-            return tuple(map(device.upload, arrays))
+            ids, starts, counts = map(device.upload, (batch.ids, batch.starts, batch.counts))
+            types = None if batch.each_type_id is None else device.upload(batch.each_type_id)
+        return replace(batch, ids=ids, starts=starts, counts=counts, each_type_id=types, device=device)
+
+    def _here(self, batch: TextBatch) -> TextBatch:
+        """Texts of another GPU are copied to this one."""
+        if not batch.is_on_gpu:
+            return batch
+        device = self.path.device
+        with device.running():
+            bytes, starts = device.here(batch.bytes), device.here(batch.starts)
+        return batch if bytes is batch.bytes else TextBatch(bytes, starts, batch.valid)
 
     def after_fork(self) -> None:
         """In a child process: the lock may have been held by a thread that does not exist here."""
