@@ -55,7 +55,7 @@ class CudaDevice:
         self._process = os.getpid()
         self.ordinal = ordinal
         self._device = self.xp.cuda.Device(ordinal)
-        self._driver_major = runtime.driverGetVersion() // 1000
+        self._nvrtc = nvrtc.find(runtime.driverGetVersion() // 1000)
         properties = runtime.getDeviceProperties(ordinal)
         self.multiprocessors = int(properties["multiProcessorCount"])
         self.description = f"{properties['name'].decode()} (cuda:{ordinal})"
@@ -174,11 +174,10 @@ class CudaDevice:
             return self._functions.setdefault(kernel, self._modules[path].get_function(kernel))
 
     def _load(self, path: Path) -> Any:
-        library = nvrtc.find(self._driver_major)
-        arch = compiler.arch_for(self._device.compute_capability, library)
+        arch = compiler.arch_for(self._device.compute_capability, self._nvrtc)
         module = self.xp.cuda.Module()
         with self._device:
-            module.load(compiler.compile_file(path, arch, library).cubin)
+            module.load(compiler.compile_file(path, arch, self._nvrtc).cubin)
         return module
 
     def _parameter(self, value: Any) -> Any:

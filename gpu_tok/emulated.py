@@ -29,7 +29,7 @@ from gpu_tok.launch_file import ALIGNMENT, extents, pack
 from gpu_tok.signatures import Parameter, Signature
 
 MESSAGE_BYTES = 4096
-_ONE_AT_A_TIME = threading.Lock()
+_one_at_a_time = threading.Lock()
 SANITIZERS = {
     "ASAN_OPTIONS": "detect_leaks=0",
     "TSAN_OPTIONS": "halt_on_error=1",
@@ -129,7 +129,7 @@ class EmulatedDevice:
         packed = (ctypes.c_uint64 * max(len(words), 1))(*words)
         function = ctypes.cast(getattr(self._library, kernel), ctypes.c_void_p)
         name = kernel.encode()
-        with _ONE_AT_A_TIME:  # the counters are the library's, which runs one launch at a time anyway
+        with _one_at_a_time:  # the counters are the library's, which runs one launch at a time anyway
             if self._counting:
                 self._count_from_zero(arguments)
             failed = self._library.emu_launch(
@@ -288,6 +288,16 @@ def _load(folders: tuple[Path, ...], mode: Mode) -> ctypes.CDLL:
         library.emu_count_from_zero.argtypes = [words, i64]
         library.emu_counts.argtypes = [words]
     return library
+
+
+def _renew_lock() -> None:
+    """In a forked child: the thread that held the lock may not exist here."""
+    global _one_at_a_time
+    _one_at_a_time = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew_lock)
 
 
 __all__ = ["Counts", "EmulatedDevice", "Mode", "Traffic", "check_launch", "replay"]

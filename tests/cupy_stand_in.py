@@ -35,6 +35,10 @@ class ndarray:  # noqa: N801 - CuPy's own name
         found = getattr(self.host, name)
         return _forwarded(found) if callable(found) else _on_device(found)
 
+    @property
+    def data(self) -> Any:
+        return types.SimpleNamespace(ptr=self.host.ctypes.data)
+
     def __len__(self) -> int:
         return len(self.host)
 

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from gpu_tok import added_tokens
+from gpu_tok import arrays
 from gpu_tok.added_tokens import AddedTokens
 from gpu_tok.batch import Padding, TextBatch, TypeIds, row_ranges
 from gpu_tok.cold import ColdPath
-from gpu_tok.device import Workers
+from gpu_tok.copies import Copy
 from gpu_tok.errors import DeviceError, TextError
 from gpu_tok.on_device.gather import DeviceRows, to_padded
 from gpu_tok.on_device.path import Batch, begin, encoder_on, end
-from gpu_tok.on_device.text import Text, upload
+from gpu_tok.on_device.text import of_rows
 from gpu_tok.postprocess import NO_PADDING, PAD_TO_LENGTH, PAD_TO_LONGEST, Plan
 from gpu_tok.tables.cuts import CutTables
 
@@ -24,6 +24,23 @@ MOST_BYTES = 1 << 30  # of texts in a batch
 LEAST_BYTES = 1 << 20  # of a batch that is not halved any more when memory runs out
 MEMORY_SHARE = 32  # bytes of memory that there must be for a byte of text, with two batches under way
 T = TypeVar("T")
+
+
+class _Rows(NamedTuple):
+    """The rows [begin, end) of a batch, whose bytes are [first, last)."""
+
+    begin: int
+    end: int
+    first: int
+    last: int
+
+
+class _Part(NamedTuple):
+    """Rows of a batch under way. copies: to the device; kept until nobody reads there any more."""
+
+    rows: _Rows
+    batch: Batch
+    copies: tuple[Copy, ...]
 
 
 class DevicePath:
@@ -47,12 +64,10 @@ class DevicePath:
         batch_bytes: int | None = None,
     ) -> None:
         self.device = device
-        self.added = added
         self.batch_bytes = batch_bytes
-        self._workers = Workers(1)
         self._lock = threading.Lock()
         with device.running():
-            self.encoder = encoder_on(device, cuts, cold, table_bytes)
+            self.encoder = encoder_on(device, cuts, cold, table_bytes, added)
 
     def encode_texts(self, batch: TextBatch, plan: Plan) -> DeviceRows:
         """texts, on the host or on the device -> rows of ids on the device."""
@@ -85,31 +100,37 @@ class DevicePath:
 
     def _under_way(self, batch: TextBatch, row: int, size: int, plan: Plan) -> Iterator[tuple[int, DeviceRows]]:
         """The parts from `row` on, each with its end, in order; the next is enqueued before one is waited for."""
-        before: tuple[int, int, Batch] | None = None
-        for begin_row, end_row in _ranges(batch, row, size):
+        before: _Part | None = None
+        for rows in _ranges(batch, row, size):
             if self.encoder.table.is_stale:  # entries of a batch under way name its rows
                 if before is not None:
-                    yield self._ended(*before)
+                    yield self._ended(before)
                     before = None
                 self.encoder.table.clear()
-            text = self._text(batch, begin_row, end_row)
-            rooms = self.encoder.shares.rooms(len(text.bytes), _extra_ids(plan, end_row - begin_row))
-            batch_now = (begin_row, end_row, begin(self.device, text, self.encoder, plan, rooms))
+            part = self._begun(batch, rows, plan)
             if before is not None:
-                yield self._ended(*before)
-            before = batch_now
+                yield self._ended(before)
+            before = part
         if before is not None:
-            yield self._ended(*before)
+            yield self._ended(before)
 
-    def _ended(self, first_row: int, last_row: int, batch: Batch) -> tuple[int, DeviceRows]:
+    def _begun(self, batch: TextBatch, rows: _Rows, plan: Plan) -> _Part:
+        """Enqueues some rows of a batch."""
+        bytes = batch.bytes[rows.first : rows.last]
+        starts = batch.starts[rows.begin : rows.end + 1] - rows.first
+        copies: tuple[Copy, ...] = ()
+        if not batch.is_on_gpu:
+            copies = self.device.stage(bytes), self.device.stage(starts)
+            bytes, starts = (copy.array for copy in copies)
+        text = of_rows(self.device, bytes, starts, self.encoder.cold.flags)
+        rooms = self.encoder.shares.rooms(len(text.bytes), _extra_ids(plan, rows.end - rows.begin))
+        return _Part(rows, begin(self.device, text, self.encoder, plan, rooms), copies)
+
+    def _ended(self, part: _Part) -> tuple[int, DeviceRows]:
         try:
-            return last_row, end(self.device, batch, self.encoder)
+            return part.rows.end, end(self.device, part.batch, self.encoder)
         except TextError as error:
-            raise error.in_row(error.row + first_row) from None
-
-    def _text(self, batch: TextBatch, begin_row: int, end_row: int) -> Text:
-        part = TextBatch(batch.bytes, batch.starts[begin_row : end_row + 1], valid=True)
-        return upload(self.device, added_tokens.run(part, self.added, self._workers), self.encoder.cold.flags)
+            raise error.in_row(error.row + part.rows.begin) from None
 
     def _joined(self, parts: list[DeviceRows]) -> DeviceRows:
         """The parts one behind the other."""
@@ -136,12 +157,15 @@ class DevicePath:
         return max(LEAST_BYTES, min(MOST_BYTES, self.device.free_memory() // MEMORY_SHARE))
 
 
-def _ranges(batch: TextBatch, row: int, size: int) -> Iterator[tuple[int, int]]:
+def _ranges(batch: TextBatch, row: int, size: int) -> Iterator[_Rows]:
     """Ranges of rows from `row` on, of about `size` bytes each. An empty batch has one."""
-    if len(batch) == 0:
-        yield 0, 0
-    for begin_row, end_row in row_ranges(batch.starts[row:], size):
-        yield row + begin_row, row + end_row
+    if row == 0 and (len(batch) == 0 or len(batch.bytes) <= size):
+        yield _Rows(0, len(batch), *batch.span)
+        return
+    starts = arrays.to_host(batch.starts)
+    for begin_row, end_row in row_ranges(starts[row:], size):
+        begin_row, end_row = row + begin_row, row + end_row
+        yield _Rows(begin_row, end_row, int(starts[begin_row]), int(starts[end_row]))
 
 
 def _extra_ids(plan: Plan, rows: int) -> int:

@@ -6,29 +6,36 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from gpu_tok.added_tokens import AddedTokens
 from gpu_tok.cold import ColdPath
 from gpu_tok.errors import TextError
-from gpu_tok.on_device import batch_table
-from gpu_tok.on_device.batch_table import Late
+from gpu_tok.on_device import batch_table, cold
+from gpu_tok.on_device.batch_table import Late, Winners
+from gpu_tok.on_device.cold import ColdTables
 from gpu_tok.on_device.cut import Cuts, CutterTables
-from gpu_tok.on_device.report import MISSES_SEEN, NEEDS_HOST, SPOILED, WINNERS_SEEN
+from gpu_tok.on_device.report import MISSES_SEEN, NEEDS_HOST, WINNERS_SEEN, spoil_if
 from gpu_tok.on_device.rooms import Rooms, Shares
 from gpu_tok.on_device.table import DeviceTable
 from gpu_tok.on_device.text import THREADS, WORD, Text, row_at
 
+MOST_UNUSED = 7  # entries behind those of a tile: kernels/tile.cuh
+
 
 class DeviceEncoder(NamedTuple):
-    """What turns chunks into ids on a device."""
+    """What turns chunks into ids on a device. native: the tables of the kernels that encode new chunks; None where only
+    the host can."""
 
     cuts: CutterTables
     table: DeviceTable
     cold: ColdPath
+    native: ColdTables | None
     shares: Shares
+    added: AddedTokens | None
 
 
 class Entries(NamedTuple):
-    """entries: uint32[chunks]; tile_ids: int64[tiles]; section_before: int64[sections], ids of its tile before each
-    section; misses: int64[2 * n], of which miss_count hold something."""
+    """entries: uint32[n], those of a tile from `entry_at` (kernels/tile.cuh) on; tile_ids: int64[tiles]; section_before:
+    int64[sections], ids of its tile before each section; misses: int64[2 * n], of which miss_count hold something."""
 
     entries: Any
     tile_ids: Any
@@ -42,7 +49,8 @@ def look_up(device: Any, text: Text, cuts: Cuts, encoder: DeviceEncoder, rooms: 
     Waits for nothing: the report says how many chunks and misses there are, and whether they found room.
     """
     xp, table = device.xp, encoder.table
-    entries, misses = xp.empty(rooms.chunks, np.uint32), xp.empty(2 * rooms.misses, np.int64)
+    entries = xp.empty(rooms.chunks + MOST_UNUSED * text.tiles, np.uint32)
+    misses = xp.empty(2 * rooms.misses, np.int64)
     tile_ids, section_before = xp.empty(text.tiles, np.int64), xp.zeros(len(text.section_start) - 1, np.int64)
     device.launch("look_up_chunks", device.grid(text.tiles * WORD, THREADS), THREADS, text.bytes, len(text.bytes),
                   cuts.mask, cuts.tile_chunk, text.section_start, cuts.tile_section, text.kind, encoder.cold.flags,
@@ -59,9 +67,13 @@ def encode_new(
     Then the report says so, if there are new chunks.
     """
     report = cuts.report
-    new = (report[MISSES_SEEN : MISSES_SEEN + 1] > 0).astype(np.uint64)
-    report[SPOILED:] |= new * np.uint64(NEEDS_HOST)
-    return None
+    if encoder.native is None:
+        spoil_if(report, MISSES_SEEN, NEEDS_HOST)
+        return None
+    winners = batch_table.claim(device, text.bytes, found.misses, report)
+    arena = device.xp.empty(rooms.work, np.uint32)
+    late = cold.run(device, text.bytes, found.misses, winners, encoder.native, arena, report)
+    return _keep(device, text, found, winners, late, encoder, report)
 
 
 def encode_on_host(device: Any, text: Text, cuts: Cuts, found: Entries, encoder: DeviceEncoder) -> Late:
@@ -75,6 +87,13 @@ def encode_on_host(device: Any, text: Text, cuts: Cuts, found: Entries, encoder:
     except TextError as error:
         start = found.misses[2 * int(winners.winners[error.row])]
         raise error.in_row(row_at(device, text, int(start))) from None
-    late = batch_table.settle(device, winners, batch_table.upload_ids(device, ids), cuts.report)
-    batch_table.publish(device, text.bytes, found.misses, winners, late, encoder.table, cuts.report)
+    return _keep(device, text, found, winners, batch_table.upload_ids(device, ids), encoder, cuts.report)
+
+
+def _keep(
+    device: Any, text: Text, found: Entries, winners: Winners, late: Late, encoder: DeviceEncoder, report: Any
+) -> Late:
+    """Gives the ids of winners to all misses, and to the table."""
+    late = batch_table.settle(device, winners, late, report)
+    batch_table.publish(device, text.bytes, found.misses, winners, late, encoder.table, report)
     return late

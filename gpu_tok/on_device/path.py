@@ -1,8 +1,8 @@
 """The path of a batch on a device, step under step; written once for every device that has `xp` and `launch`.
 
 All steps are enqueued before anything of them is known, and the host waits once, for the report. Where a guess turns
-out wrong (a buffer was too small, new chunks need the host), kernels do nothing from there on, and what depends on it
-is done again.
+out wrong (a buffer was too small, a text may hold added tokens, new chunks need the host), kernels do nothing from
+there on, and what depends on it is done again.
 """
 
 from __future__ import annotations
@@ -12,19 +12,34 @@ from typing import Any
 
 import numpy as np
 
-from gpu_tok.added_tokens import Sections
+from gpu_tok import added_tokens
+from gpu_tok.added_tokens import AddedTokens, Sections
+from gpu_tok.batch import TextBatch
 from gpu_tok.cold import ColdPath
 from gpu_tok.copies import Copy
+from gpu_tok.device import Workers
 from gpu_tok.errors import TextError
-from gpu_tok.on_device import cut, gather, intern, text
+from gpu_tok.on_device import cold as cold_kernels
+from gpu_tok.on_device import cut, gather, intern
 from gpu_tok.on_device.batch_table import Late
 from gpu_tok.on_device.cut import Cuts
 from gpu_tok.on_device.gather import DeviceRows
 from gpu_tok.on_device.intern import DeviceEncoder, Entries
-from gpu_tok.on_device.report import ALL_GOOD, CHUNKS_SEEN, FIRST_BAD, IDS_SEEN, MISSES_SEEN, NEEDS_HOST, SPOILED
+from gpu_tok.on_device.report import (
+    ALL_GOOD,
+    CHUNKS_SEEN,
+    FIRST_BAD,
+    HAS_TOKENS,
+    IDS_SEEN,
+    MISSES_SEEN,
+    NEEDS_HOST,
+    SPOILED,
+    TOKENS_SEEN,
+    spoil_if,
+)
 from gpu_tok.on_device.rooms import MOST_MISSES, Rooms, Shares, enlarged
 from gpu_tok.on_device.table import DeviceTable
-from gpu_tok.on_device.text import Text, row_at
+from gpu_tok.on_device.text import Text, row_at, upload
 from gpu_tok.postprocess import Plan, refuse_cut
 from gpu_tok.tables.cuts import CutTables
 
@@ -43,14 +58,18 @@ class Batch:
     told: Copy
 
 
-def encoder_on(device: Any, cuts: CutTables, cold: ColdPath, table_bytes: int) -> DeviceEncoder:
-    """Uploads the tables of the steps and makes an empty persistent table."""
-    return DeviceEncoder(cut.upload(device, cuts), DeviceTable(device, table_bytes), cold, Shares())
+def encoder_on(
+    device: Any, cuts: CutTables, cold: ColdPath, table_bytes: int, added: AddedTokens | None = None
+) -> DeviceEncoder:
+    """Uploads the tables of the steps and makes an empty persistent table. added: the tokens to look for in texts."""
+    cutter = cut.upload(device, cuts, None if added is None else added.tables)
+    native = None if cold.native is None else cold_kernels.upload(device, cold.native, cold.by_reference)
+    return DeviceEncoder(cutter, DeviceTable(device, table_bytes), cold, native, Shares(), added)
 
 
 def encode(device: Any, sections: Sections, encoder: DeviceEncoder, plan: Plan | None = None) -> DeviceRows:
     """sections -> ids, exactly the reference's."""
-    batch = text.upload(device, sections, encoder.cold.flags)
+    batch = upload(device, sections, encoder.cold.flags)
     rows = end(device, begin(device, batch, encoder, plan, encoder.shares.rooms(len(batch.bytes))), encoder)
     if encoder.table.is_stale:
         encoder.table.clear()
@@ -60,6 +79,8 @@ def encode(device: Any, sections: Sections, encoder: DeviceEncoder, plan: Plan |
 def begin(device: Any, text: Text, encoder: DeviceEncoder, plan: Plan | None, rooms: Rooms) -> Batch:
     """Enqueues all steps of a batch: text -> chunks -> entries -> places -> ids."""
     cuts = cut.run(device, text, encoder.cuts)
+    if not text.is_divided:
+        spoil_if(cuts.report, TOKENS_SEEN, HAS_TOKENS)
     found = intern.look_up(device, text, cuts, encoder, rooms)
     late = intern.encode_new(device, text, cuts, found, encoder, rooms)
     rows, told = _place(device, text, cuts, found, late, encoder, plan, rooms)
@@ -92,6 +113,9 @@ def end(device: Any, batch: Batch, encoder: DeviceEncoder) -> DeviceRows:
 
 def _again(device: Any, batch: Batch, encoder: DeviceEncoder, report: np.ndarray) -> Batch:
     """The batch once more, from the step on that could not do its work."""
+    if report[SPOILED] & HAS_TOKENS:
+        divided = _divided(device, batch.text, encoder)
+        return begin(device, divided, encoder, batch.plan, batch.rooms)
     rooms = enlarged(batch.rooms, report)
     if rooms.misses > MOST_MISSES:
         raise TextError(0, f"and the texts behind it have {report[MISSES_SEEN]} new chunks", "pass fewer texts at once")
@@ -103,6 +127,13 @@ def _again(device: Any, batch: Batch, encoder: DeviceEncoder, report: np.ndarray
         late = intern.encode_on_host(device, batch.text, batch.cuts, batch.found, encoder)
     rows, told = _place(device, batch.text, batch.cuts, batch.found, late, encoder, batch.plan, rooms)
     return replace(batch, rooms=rooms, late=late, rows=rows, told=told)
+
+
+def _divided(device: Any, text: Text, encoder: DeviceEncoder) -> Text:
+    starts = device.download(text.section_start)
+    batch = TextBatch(device.download(text.bytes), starts, valid=True)
+    assert encoder.added is not None
+    return upload(device, added_tokens.run(batch, encoder.added, Workers(1)), encoder.cold.flags)
 
 
 def _check(device: Any, text: Text, report: np.ndarray) -> None:

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gpu_tok.added_tokens import TEXT, Sections
+from gpu_tok.added_tokens import TEXT, WHOLE_TEXT, Sections
 from gpu_tok.tables import ends
 
 THREADS = 256  # of a block, for all kernels of the path
@@ -16,7 +16,8 @@ WORD, TILE = 32, 1024  # bytes of text; kernels/tile.cuh
 class Text(NamedTuple):
     """Sections on the device. bytes: uint8[n]; section_start: int64[sections + 1]; kind: int32[sections], a token's id
     or the complement of a section's flags, None where neither matters; closed: uint8[sections], sections that are not
-    cut, or None; row_section: int64[rows + 1]; tiles: how many."""
+    cut, or None; row_section: int64[rows + 1]; tiles: how many. is_divided: False where each row is one section so far,
+    and nobody has looked for added tokens."""
 
     bytes: Any
     section_start: Any
@@ -24,6 +25,24 @@ class Text(NamedTuple):
     closed: Any
     row_section: Any
     tiles: int
+    is_divided: bool = True
+
+
+def of_rows(device: Any, bytes: Any, row_start: Any, flag_mask: int) -> Text:
+    """Texts on the device, each taken for one section. bytes: uint8[n]; row_start: int64[rows + 1], from 0 to n.
+
+    flag_mask: the end flags that the tokenizer's keys need.
+    """
+    xp, rows = device.xp, len(row_start) - 1
+    kind = xp.full(rows, ~WHOLE_TEXT, np.int32) if flag_mask else None
+    row_section = xp.arange(rows + 1, dtype=np.int64)
+    return Text(aligned(device, bytes), row_start, kind, None, row_section, -(-len(bytes) // TILE), is_divided=False)
+
+
+def aligned(device: Any, bytes: Any) -> Any:
+    """The bytes, or a copy of them at an address where kernels can read 16 at once."""
+    bytes = device.xp.ascontiguousarray(bytes)
+    return bytes if device.address(bytes) % 16 == 0 else device.copy(bytes)
 
 
 def upload(device: Any, sections: Sections, flag_mask: int) -> Text:

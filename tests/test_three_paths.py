@@ -1,0 +1,86 @@
+"""Random tokenizers and texts through every path: the CPU, the kernels on the emulator, and the oracle.
+
+A longer run: `pytest -m slow tests/test_three_paths.py`, with as many examples as GPU_TOK_EXAMPLES says.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+from typing import Any
+
+import oracle
+import pytest
+import vocabularies
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from random_definitions import ALPHABET, random_normalizer, random_pre_tokenizer
+
+from gpu_tok import Tokenizer
+from gpu_tok.errors import GpuTokError
+
+MODELS = vocabularies.names(sources=["own"])
+MANY = int(os.environ.get("GPU_TOK_EXAMPLES", "2000"))
+DEVICES = ("cpu", "emulated")
+
+texts = st.lists(st.one_of(st.text(st.sampled_from("".join(ALPHABET)), max_size=60), st.text(max_size=30)), max_size=6)
+contents = st.text(st.sampled_from("".join(ALPHABET)), min_size=1, max_size=4).filter(str.strip)
+seeds = st.integers(0, 2**32 - 1)
+
+
+@st.composite
+def added_tokens(draw: st.DrawFn) -> list[dict[str, Any]]:
+    """Up to three tokens with any flags; their ids are those behind the vocabulary."""
+    names = ("lstrip", "rstrip", "single_word", "normalized", "special")
+    return [
+        {"content": content} | {name: draw(st.booleans()) for name in names}
+        for content in draw(st.lists(contents, max_size=3, unique=True))
+    ]
+
+
+def definition_of(model: str, seed: int, tokens: list[dict[str, Any]]) -> str:
+    """A definition with this model, and normalizer and pre-tokenizer by the seed (half of them the model's own)."""
+    source = random.Random(seed)
+    described = json.loads(vocabularies.text(model))
+    if source.random() < 0.5:
+        described["normalizer"] = random_normalizer(source, [])
+    if source.random() < 0.5:
+        described["pre_tokenizer"] = random_pre_tokenizer(source)
+    known = described["model"]["vocab"]
+    first_id = len(known) + 100
+    taken = {token["content"] for token in described["added_tokens"]}
+    new = [token | {"id": first_id + at} for at, token in enumerate(tokens) if token["content"] not in taken]
+    described["added_tokens"] += [
+        token for token in new if not isinstance(known, dict) or token["content"] not in known
+    ]
+    return json.dumps(described | {"truncation": None, "padding": None})
+
+
+def check(model: str, seed: int, tokens: list[dict[str, Any]], batch: list[str]) -> None:
+    definition = definition_of(model, seed, tokens)
+    try:
+        expected = oracle.encode(oracle.load(definition), batch)
+    except BaseException:  # a text or a definition that the reference refuses; its panics are no exceptions
+        expected = None
+    for device in DEVICES:
+        try:
+            tokenizer = Tokenizer.from_str(definition, device=device)
+            for _pass in ("cold", "warm"):
+                rows = tokenizer.encode_batch(batch).to_list()
+                assert rows == expected, f"{device}: {rows} and not {expected}"
+        except GpuTokError:
+            assert expected is None, f"{device} refuses what the reference takes"
+
+
+@given(st.sampled_from(MODELS), seeds, added_tokens(), texts)
+@settings(max_examples=40)
+def test_all_paths_give_the_same_ids(model, seed, tokens, batch):
+    check(model, seed, tokens, batch)
+
+
+@pytest.mark.slow
+@given(st.sampled_from(MODELS), seeds, added_tokens(), texts)
+@settings(max_examples=MANY)
+def test_all_paths_give_the_same_ids_for_many(model, seed, tokens, batch):
+    check(model, seed, tokens, batch)
