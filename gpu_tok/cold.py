@@ -30,8 +30,8 @@ class ColdPath:
     >>> cold.grade, cold.encode(chunks, np.zeros(chunks.count, np.uint8)).row(0)
     (1, array([1996], dtype=int32))
 
-    `grade` is 1 (native) or 3 (the reference), `reasons` says why it is not better. Safe to call from several threads
-    at once, and in a process forked after use.
+    `grade` is 1 (native) or 3 (the reference), `reasons` says why it is not better; chunks with flags of `by_reference`
+    are grade 3 in any case. Safe to call from several threads at once, and in a process forked after use.
     """
 
     def __init__(
@@ -44,6 +44,7 @@ class ColdPath:
         variant(definition, 0)  # refuses what has no one answer, before the first text
         self.definition = definition
         self.flags = flags_that_matter(definition) if flags is None else flags
+        self.by_reference = ends.WHOLE if normalized_tokens(definition) else 0
         self.native, self.reasons = _native_tables(definition)
         self.grade = 3 if self.native is None else 1
         if fallback == "error" and self.native is None:
@@ -59,9 +60,7 @@ class ColdPath:
         """
         counts = np.zeros(chunks.count, np.int64)
         parts: list[tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]] = []
-        kept = flags & np.uint8(self.flags | (ends.WHOLE if normalized_tokens(self.definition) else 0))
-        if self.native is not None:
-            kept = kept & np.uint8(ends.WHOLE)
+        kept = flags & np.uint8(self.by_reference if self.native is not None else self.flags | self.by_reference)
         for flag in np.unique(kept).tolist():
             rows = np.flatnonzero(kept == flag)
             if self.native is not None and not flag & ends.WHOLE:

@@ -9,6 +9,7 @@ constexpr u32 FIRST_BAD = 4;    // the least place of a byte that is no UTF-8; A
 constexpr u32 TOKENS_SEEN = 5;  // places where an added token may begin
 constexpr u32 WORK_ASKED = 6;   // words that the cold path's kernels asked of their arena
 constexpr u32 OVERFLOW_SEEN = 7;  // not 0: a buffer was too small, and what comes behind it has done nothing
+constexpr u64 NEEDS_HOST = 2;     // a bit of it: a new chunk that no kernel encodes
 constexpr u64 ALL_GOOD = ~0ull;
 
 // Is this batch to be thrown away: then kernels behind the one that noticed return at once, for what they would read is
@@ -16,6 +17,9 @@ constexpr u64 ALL_GOOD = ~0ull;
 DEVICE bool is_spoiled(const u64* report) {
     return load_relaxed(&report[OVERFLOW_SEEN]) != 0 || load_relaxed(&report[FIRST_BAD]) != ALL_GOOD;
 }
+
+// Says that a buffer was too small; its bit of the word, among those of gpu_tok/on_device/report.py.
+DEVICE void report_too_small(u64* report) { atomicOr(&report[OVERFLOW_SEEN], 1ull); }
 
 // The number of the flagged lanes' misses in the batch; `counter` counts them.
 DEVICE i64 take_numbers(bool is_mine, u64* counter) {

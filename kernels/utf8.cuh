@@ -1,4 +1,4 @@
-// UTF-8, one code point at a time, for bytes that nobody has checked yet.
+// UTF-8, one code point at a time.
 
 #pragma once
 
@@ -15,7 +15,7 @@ struct CodePoint {
 DEVICE bool is_ascii(u64 eight_bytes) { return (eight_bytes & HIGH_BITS) == 0; }
 DEVICE bool is_continuation(u8 byte) { return (byte & 0xC0) == 0x80; }
 
-// The code point that begins at `at` < `end`; never reads at `end` or behind it.
+// The code point that begins at `at` < `end`, of bytes that nobody has checked yet; never reads at `end` or behind it.
 // Overlong forms, surrogates and values over U+10FFFF are none.
 //
 //   bytes    E4 B8 AD 41
@@ -35,5 +35,15 @@ DEVICE CodePoint code_point_at(const u8* bytes, i64 at, i64 end) {
     const u32 smallest = length == 2 ? 0x80 : length == 3 ? 0x800 : 0x10000;
     const bool is_surrogate = value >= 0xD800 && value < 0xE000;
     if (value < smallest || value > 0x10FFFF || is_surrogate) return none;
+    return {value, length};
+}
+
+// The code point that begins at `at`, of bytes that have been checked.
+DEVICE CodePoint checked_code_point_at(const u8* bytes, i64 at) {
+    const u32 first = bytes[at];
+    if (first < 0x80) return {first, 1};
+    const u32 length = first < 0xE0 ? 2 : first < 0xF0 ? 3 : 4;
+    u32 value = first & (0x7F >> length);
+    for (u32 i = 1; i < length; i++) value = value << 6 | (bytes[at + i] & 0x3F);
     return {value, length};
 }

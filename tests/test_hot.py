@@ -28,6 +28,8 @@ ALL_ENDS = ends.SECTION_FIRST | ends.SECTION_LAST | ends.DOCUMENT_FIRST | ends.S
 class MadeUpModel:
     """A cold path: ids of a chunk from a checksum of its bytes and flags."""
 
+    native = None
+
     def __init__(self, flags: int = 0) -> None:
         self.flags = flags
         self.encoded: list[bytes] = []
