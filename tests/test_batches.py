@@ -49,6 +49,14 @@ def test_any_size_of_batch_gives_the_same_ids(batch_bytes, flags, no_tokens):
 
 
 @pytest.mark.parametrize("mode", [NO_PADDING, PAD_TO_LENGTH, PAD_TO_LONGEST])
+def test_rows_come_to_the_host_as_they_are_on_the_device(mode, no_tokens):
+    plan, batch = AROUND._replace(pad_mode=mode, pad_length=9), TextBatch.of(some_texts(26))
+    path = path_of(no_tokens, 300)
+    for there, here in zip(path.encode_texts(batch, plan), path.encode_to_host(batch, plan), strict=True):
+        assert np.array_equal(there, here)
+
+
+@pytest.mark.parametrize("mode", [NO_PADDING, PAD_TO_LENGTH, PAD_TO_LONGEST])
 @pytest.mark.parametrize("on_the_left", [False, True])
 def test_rows_are_padded_as_in_one_batch(mode, on_the_left, no_tokens):
     plan = AROUND._replace(pad_mode=mode, pad_length=9, pad_multiple=4, pad_left=on_the_left, keep_at_most=30)

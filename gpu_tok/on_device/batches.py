@@ -72,11 +72,19 @@ class DevicePath:
     def encode_texts(self, batch: TextBatch, plan: Plan) -> DeviceRows:
         """texts, on the host or on the device -> rows of ids on the device."""
         with self._lock, self.device.running():
-            if plan.pad_mode != PAD_TO_LONGEST:
-                return self._joined(self._encode(batch, plan, lambda rows: rows))
-            unpadded = plan._replace(pad_mode=NO_PADDING)
-            parts = self._encode(batch, unpadded, lambda rows: rows)
-            return self._padded(self._joined(parts), plan)
+            parts = self._encode(batch, _unpadded(plan), lambda rows: rows)
+            joined = _joined(self.device.xp, parts)
+            return self._padded(joined, plan) if plan.pad_mode == PAD_TO_LONGEST else joined
+
+    def encode_to_host(self, batch: TextBatch, plan: Plan) -> DeviceRows:
+        """As `encode_texts`, with the rows on the host: those of one part are copied while the next is encoded."""
+        if plan.pad_mode == PAD_TO_LONGEST:
+            rows = self.encode_texts(batch, plan)
+            with self.device.running():
+                return DeviceRows(*map(self.device.download, rows))
+        with self._lock, self.device.running():
+            parts = self._encode(batch, plan, lambda rows: [self.device.fetch(array) for array in rows])
+            return _joined(np, [DeviceRows(*[copy.wait() for copy in copies]) for copies in parts])
 
     def _encode(self, batch: TextBatch, plan: Plan, take: Callable[[DeviceRows], T]) -> list[T]:
         """What `take` makes of each part of the batch. Where memory runs out, parts are halved from there on."""
@@ -132,18 +140,6 @@ class DevicePath:
         except TextError as error:
             raise error.in_row(error.row + part.rows.begin) from None
 
-    def _joined(self, parts: list[DeviceRows]) -> DeviceRows:
-        """The parts one behind the other."""
-        if len(parts) == 1:
-            return parts[0]
-        xp = self.device.xp
-        ids, counts, text_counts = (xp.concatenate([part[field] for part in parts]) for field in (0, 2, 3))
-        starts, before = [part.starts[:-1] for part in parts], 0
-        for index, part in enumerate(parts):
-            starts[index] = starts[index] + before
-            before += len(part.ids)
-        return DeviceRows(ids, xp.concatenate([*starts, xp.full(1, before, np.int64)]), counts, text_counts)
-
     def _padded(self, rows: DeviceRows, plan: Plan) -> DeviceRows:
         """Rows filled up to the longest of all parts."""
         padding = Padding(plan.pad_id, side="left" if plan.pad_left else "right")
@@ -155,6 +151,23 @@ class DevicePath:
 
     def _fitting_bytes(self) -> int:
         return max(LEAST_BYTES, min(MOST_BYTES, self.device.free_memory() // MEMORY_SHARE))
+
+
+def _unpadded(plan: Plan) -> Plan:
+    """The plan for parts: how long the longest row of all is, none of them knows."""
+    return plan._replace(pad_mode=NO_PADDING) if plan.pad_mode == PAD_TO_LONGEST else plan
+
+
+def _joined(xp: Any, parts: list[DeviceRows]) -> DeviceRows:
+    """The parts one behind the other."""
+    if len(parts) == 1:
+        return parts[0]
+    ids, counts, text_counts = (xp.concatenate([part[field] for part in parts]) for field in (0, 2, 3))
+    starts, before = [], 0
+    for part in parts:
+        starts.append(part.starts[:-1] + before)
+        before += len(part.ids)
+    return DeviceRows(ids, xp.concatenate([*starts, xp.full(1, before, np.int64)]), counts, text_counts)
 
 
 def _ranges(batch: TextBatch, row: int, size: int) -> Iterator[_Rows]:
