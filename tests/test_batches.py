@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import random
 
 import numpy as np
 import pytest
@@ -142,3 +143,31 @@ def test_a_new_generation_waits_for_the_batch_under_way(no_tokens, monkeypatch):
     for _pass in range(3):
         assert rows_of(path, given) == expected
     assert path.encoder.table.generation > 3
+
+
+@pytest.mark.parametrize("place", [0, 3000, 6000])
+def test_one_long_row_among_tiny_ones(place, no_tokens):
+    path, tiny = path_of(no_tokens, None), [f"{number} a" for number in range(6000)]
+    long = "".join(random.Random(place).choices(["ab", " ", "é", "中", ", "], k=220_000))
+    given = [*tiny[:place], long, *tiny[place:]]
+    assert len(long.encode()) > 300_000
+    for _pass in ("cold", "warm"):
+        rows = rows_of(path, given)
+        assert rows[place] == plain_ids(long, TABLES, path.encoder.cold)
+        assert [rows[0 if place else 1], rows[-1 if place < 6000 else -2]] == [
+            plain_ids(text, TABLES, path.encoder.cold) for text in (tiny[0], tiny[-1])
+        ]
+
+
+class Spelling(MadeUpModel):
+    """An id for each byte of a chunk."""
+
+    def ids_of(self, chunk: bytes, flags: int) -> list[int]:
+        return [*chunk]
+
+
+def test_a_row_without_cuts_is_one_chunk_of_many_ids(no_tokens):
+    uncut = TABLES._replace(taken=np.zeros_like(TABLES.taken))
+    path = DevicePath(EmulatedDevice(), uncut, Spelling(0), no_tokens, 1 << 16)
+    given = ["a b", "".join(random.Random(1).choices("abc é", k=300_000)), "", "c"]
+    assert rows_of(path, given) == [plain_ids(text, uncut, path.encoder.cold) for text in given]
