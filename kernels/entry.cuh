@@ -62,8 +62,9 @@ DEVICE i64 count_of(u32 entry, const Row* rows, const Late* late) {
 }
 
 struct WarpScan {
-    i64 before;  // the sum of the lanes below this one
-    i64 total;   // the sum of the warp
+    i64 before;      // the sum of the lanes below this one
+    i64 total;       // the sum of the warp
+    bool has_large;  // is any of them above 3
 };
 
 // Prefix sums of counts over a warp. Counts below 4, the usual ones, take three ballots; others five shuffles more.
@@ -73,20 +74,19 @@ struct WarpScan {
 DEVICE WarpScan scan_counts(i64 count) {
     if (__ballot_sync(WHOLE_WARP, count > 3) != 0) {
         const i64 through = warp_scan(count);
-        return {through - count, __shfl_sync(WHOLE_WARP, through, WARP - 1)};
+        return {through - count, __shfl_sync(WHOLE_WARP, through, WARP - 1), true};
     }
     const u32 ones = __ballot_sync(WHOLE_WARP, count & 1), twos = __ballot_sync(WHOLE_WARP, count & 2);
     const u32 below = (1u << lane()) - 1;
-    return {__popc(ones & below) + 2 * __popc(twos & below), __popc(ones) + 2 * __popc(twos)};
+    return {__popc(ones & below) + 2 * __popc(twos & below), __popc(ones) + 2 * __popc(twos), false};
 }
 
-// The number of elements that are not greater than `value`, in a sorted array, looked for from `low` up to `high`.
-//
-//   sorted  0 3 3 7      upper_bound(3) 3
-DEVICE i64 upper_bound(const i64* sorted, i64 low, i64 high, i64 value) {
+// The first number in [low, high) for which `is_behind` is false: it is true for all before, and for none from there on.
+template <typename IsBehind>
+DEVICE i64 first_not(i64 low, i64 high, IsBehind is_behind) {
     while (low < high) {
         const i64 middle = low + (high - low) / 2;
-        if (sorted[middle] <= value) {
+        if (is_behind(middle)) {
             low = middle + 1;
         } else {
             high = middle;

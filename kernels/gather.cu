@@ -1,107 +1,154 @@
 // entries -> ids, each at its place. cpu_ref/gather.py is the same step.
 //
 //   gather_ids   the ids of all chunks; truncation leaves some out, padding and special tokens move them
+//   gather_long  the ids of chunks that have thousands
 //   fill_rows    special tokens and padding around them
 //   pad_rows     rows of any lengths -> rectangles, with the masks that a model takes
 
 #include "common.cuh"
 #include "entry.cuh"
 #include "report.cuh"
+#include "tile.cuh"
 
 constexpr u32 GATHER_THREADS = 256;
+constexpr u32 GATHER_WARPS = GATHER_THREADS / WARP;
 constexpr u32 GATHER_BLOCKS = 4;  // that a multiprocessor holds: with more of them registers would be spilled
-constexpr i64 LONG_LIST = 32;  // more ids than that are copied by the whole warp
-constexpr i64 PART = 1024;     // columns of a rectangle that a warp writes
+constexpr i64 STAGE = 1024;       // ids of a tile that are brought together before they are written
+constexpr i64 LONG_LIST = 32;     // more ids than that are copied by the whole warp
+constexpr i64 PIECE = 4096;       // and lists of more than that by several blocks, so many ids each
+constexpr i64 PART = 1024;        // columns of a rectangle that a warp writes
 
-// Where the ids of one chunk go: those from `keep_from` up to `keep_end` to `ids[place]` and behind it.
-struct Target {
-    i64 place;
-    i64 keep_from, keep_end;
+// A row as truncation, padding and special tokens make it.
+struct alignas(16) RowPlace {
+    i64 begin, end;   // the places of its ids when nothing is left out or put in
+    i64 kept, start;  // how many of them stay, and where the first of these goes
 };
 
-// The rows as truncation, padding and special tokens make them. place: i64[rows + 1], where the ids of each row begin
-// when nothing is left out or put in; null where that is the output. keep_begin, keep_count: i64[rows], which ids of a
-// row are kept; start: i64[rows], where the first of them goes.
-struct Layout {
-    const i64 *place, *keep_begin, *keep_count, *start;
+constexpr RowPlace ANYWHERE = {0, 1LL << 62, 1LL << 62, 0};  // of ids that stay where they are
+
+// Where the id at `place` of a row goes. Ids that are left out go to the end that they are nearest to.
+//
+//   place    10 11 12 13 14       a row of five ids, 10 to 15; kept 3, start 20
+//   goes to  20 21 22 23 23       keeps_last: 20 20 20 21 22
+DEVICE i64 target_of(i64 place, const RowPlace& row, bool keeps_last) {
+    const i64 left_out = keeps_last ? row.end - row.begin - row.kept : 0;
+    return row.start + min(max(place - row.begin - left_out, 0LL), row.kept);
+}
+
+// Part of a list of ids that is too long for one warp. from: in the pool, or the complement of a place in late_ids.
+struct Piece {
+    i64 from, place, count;
 };
 
-// The row of the lane's last chunk, which is nearly always that of the next: so it is read once.
-struct RowSeen {
-    i64 begin, end;  // the places of its ids
-    i64 keep_begin, keep_count, start;
-};
-
-//   a row's ids   5 6 7 8 9    keep_begin 1, keep_count 3, start 20
-//   a chunk's         7 8 9    place 2 of the row
-//   target            21: 7 8  keep_from 0, keep_end 2
-DEVICE Target target_of(i64 place, i64 count, const Layout& layout, i64 first_row, i64 row_end, RowSeen& seen) {
-    if (layout.place == nullptr || count == 0) return {place, 0, count};
-    if (place < seen.begin || place >= seen.end) {
-        const i64 row = upper_bound(layout.place, first_row, row_end, place) - 1;
-        seen = {layout.place[row], layout.place[row + 1], layout.keep_begin[row], layout.keep_count[row],
-                layout.start[row]};
+DEVICE void list_pieces(i64 from, i64 place, i64 count, Piece* pieces, u64* piece_count) {
+    const i64 own_pieces = (count + PIECE - 1) / PIECE;
+    u64 first = 0;
+    if (lane() == 0) first = atomicAdd(piece_count, (u64)own_pieces);
+    first = __shfl_sync(WHOLE_WARP, first, 0);
+    for (i64 i = lane(); i < own_pieces; i += WARP) {
+        const i64 done = i * PIECE, at = from < 0 ? from - done : from + done;
+        pieces[first + i] = {at, place + done, min(PIECE, count - done)};
     }
-    const i64 offset = place - seen.begin - seen.keep_begin;  // among the kept ids; may be negative
-    const i64 keep_from = max(-offset, 0LL), keep_end = min(seen.keep_count - offset, count);
-    return {seen.start + offset + keep_from, keep_from, keep_end};
 }
 
 DEVICE void copy_ids(const i32* source, i64 count, u32 first, u32 step, i32* ids) {
     for (i64 i = first; i < count; i += step) ids[i] = source[i];
 }
 
-// Writes the ids of all chunks. Any grid of GATHER_THREADS; a warp a tile, a lane a chunk: neighbours write side by side.
+// Writes the ids of all chunks. Any grid of GATHER_THREADS; a warp a tile, a lane a chunk. The ids of a tile are brought
+// together first, and written by neighbours side by side; what lies between two rows is written with them, and fill_rows
+// puts there what belongs there.
 //
 //   entries    ONE_ID | 7    row 4: 8 9    ONE_ID | 5
 //   ids        7             8 9           5
 //
-// entries: u32[], those of tile t from tile_chunk[t] on; tile_id: i64[tiles + 1], ids before each tile. rows, pool, late,
-// late_ids: what entries name. row_place, keep_begin, keep_count, row_start: the layout, null without one; tile_row:
-// i64[tiles + 1], rows that begin at or before the first id of each tile. id_count: i64[1], ids that leave, with padding
-// and special tokens; where they are more than id_room, the report says so and nothing is written. report: u64[8].
+// entries: u32[], those of a tile from entry_at on; tile_chunk, tile_id: i64[tiles + 1], chunks and ids before each tile.
+// rows, pool, late, late_ids: what entries name. layout: RowPlace[row_count], or null when ids stay where they are;
+// keeps_last: rows that are cut keep their last ids. tile_row: i64[tiles + 1], rows that begin at or before the first id of
+// each tile. id_count: i64[1], ids that leave, with padding and special tokens; where they are more than id_room, the
+// report says so and nothing is written. ids: i32[id_room]. pieces: Piece[2 * id_room / PIECE], of long lists, for
+// gather_long; piece_count: u64[1], 0 before. report: u64[8].
 KERNEL LAUNCHED_AS(GATHER_THREADS, GATHER_BLOCKS)
     gather_ids(const u32* entries, const i64* tile_chunk, const i64* tile_id, i64 tiles, const Row* rows,
-               const i32* pool, const Late* late, const i32* late_ids, const i64* tile_row, const i64* row_place,
-               const i64* keep_begin, const i64* keep_count, const i64* row_start, const i64* id_count, i32* ids,
-               i64 id_room, u64* report) {
+               const i32* pool, const Late* late, const i32* late_ids, const RowPlace* layout, i64 row_count,
+               i64 keeps_last, const i64* tile_row, const i64* id_count, i32* ids, i64 id_room, Piece* pieces,
+               u64* piece_count, u64* report) {
+    SHARED(i32[GATHER_WARPS][STAGE], stages);
+    i32* stage = stages[threadIdx.x / WARP];
     if (is_spoiled(report)) return;
     const bool has_room = id_count[0] <= id_room;
     if (grid_thread() == 0) {
         report[IDS_SEEN] = id_count[0];
-        if (!has_room) store_relaxed(&report[OVERFLOW_SEEN], 1ull);
+        if (!has_room) report_too_small(report);
     }
     if (!has_room) return;
-    const Layout layout = {row_place, keep_begin, keep_count, row_start};
     for (i64 tile = grid_thread() / WARP; tile < tiles; tile += grid_threads() / WARP) {
-        const i64 first_row = row_place == nullptr ? 0 : max(tile_row[tile] - 1, 0LL);
-        const i64 row_end = row_place == nullptr ? 0 : tile_row[tile + 1];
         i64 place = tile_id[tile];
-        RowSeen seen = {0, 0, 0, 0, 0};
-        const i64 end = tile_chunk[tile + 1];
-        for (i64 first = tile_chunk[tile]; first < end; first += WARP) {
-            const i64 chunk = first + lane();
-            const bool exists = chunk < end;
-            const u32 entry = exists ? entries[chunk] : ONE_ID;
+        const i64 place_end = tile_id[tile + 1];
+        if (place == place_end) continue;
+        RowPlace row = ANYWHERE;
+        i64 end = place_end;
+        if (layout != nullptr) {
+            end = target_of(place_end, layout[min(tile_row[tile + 1], row_count) - 1], keeps_last);
+            row = layout[tile_row[tile] - 1];
+        }
+        const i64 begin = target_of(place, row, keeps_last);
+        if (begin == end) continue;
+        const bool is_staged = end - begin <= STAGE;
+        i32* sink = is_staged ? stage : ids + begin;
+        const u32* own_entries = entries + entry_at(tile, tile_chunk);
+        const u32 chunks = (u32)(tile_chunk[tile + 1] - tile_chunk[tile]);
+        for (u32 first = 0; first < chunks; first += WARP) {
+            const bool exists = first + lane() < chunks;
+            const u32 entry = exists ? own_entries[first + lane()] : ONE_ID;
             const bool is_one_id = (entry & KIND) == ONE_ID;
             const Ids found = is_one_id ? Ids{nullptr, exists} : ids_of(entry, rows, pool, late, late_ids);
             const WarpScan scan = scan_counts(found.count);
-            const Target target = target_of(place + scan.before, found.count, layout, first_row, row_end, seen);
-            const i64 kept = target.keep_end - target.keep_from;
-            if (is_one_id) {
-                if (kept > 0) ids[target.place] = (i32)number_of(entry);
-            } else if (kept <= LONG_LIST) {
-                copy_ids(found.at + target.keep_from, kept, 0, 1, ids + target.place);
+            const i64 own_place = place + scan.before;
+            if (found.count > 0 && own_place >= row.end) {
+                const auto is_behind = [&](i64 i) { return layout[i].begin <= own_place; };
+                row = layout[first_not(tile_row[tile], min(tile_row[tile + 1], row_count), is_behind) - 1];
             }
-            for (u32 left = __ballot_sync(WHOLE_WARP, kept > LONG_LIST); left != 0; left &= left - 1) {
+            const i64 target = target_of(own_place, row, keeps_last);
+            const i64 kept = target_of(own_place + found.count, row, keeps_last) - target;
+            const i64 left_out = keeps_last ? max(row.end - row.kept - own_place, 0LL) : 0;
+            if (is_one_id) {
+                if (kept > 0) sink[target - begin] = (i32)number_of(entry);
+            } else if (kept <= LONG_LIST) {
+                copy_ids(found.at + left_out, kept, 0, 1, sink + (target - begin));
+            }
+            for (u32 left = scan.has_large ? __ballot_sync(WHOLE_WARP, kept > LONG_LIST) : 0; left != 0;
+                 left &= left - 1) {
                 const u32 owner = __ffs(left) - 1;
-                const u64 source = __shfl_sync(WHOLE_WARP, (u64)(found.at + target.keep_from), owner);
-                const i64 count = __shfl_sync(WHOLE_WARP, kept, owner);
-                const i64 place = __shfl_sync(WHOLE_WARP, target.place, owner);
-                copy_ids(reinterpret_cast<const i32*>(source), count, lane(), WARP, ids + place);
+                const bool is_late = __shfl_sync(WHOLE_WARP, is_miss(entry), owner);
+                const i64 from = __shfl_sync(WHOLE_WARP, found.at + left_out - (is_late ? late_ids : pool), owner);
+                const i64 to = __shfl_sync(WHOLE_WARP, target, owner), count = __shfl_sync(WHOLE_WARP, kept, owner);
+                if (count > PIECE) {
+                    list_pieces(is_late ? ~from : from, to, count, pieces, piece_count);
+                } else {
+                    copy_ids((is_late ? late_ids : pool) + from, count, lane(), WARP, sink + (to - begin));
+                }
             }
             place += scan.total;
         }
+        if (!is_staged) continue;
+        __syncwarp();  // the ids are all there
+        for (i64 at = (begin & ~(i64)(WARP - 1)) + lane(); at < end; at += WARP) {
+            if (at >= begin) ids[at] = stage[at - begin];
+        }
+        __syncwarp();  // nobody reads the stage any more
+    }
+}
+
+// Copies the ids of long lists. Any grid of GATHER_THREADS; a block a piece.
+//
+// pieces: Piece[piece_count[0]]. pool, late_ids: where their ids lie.
+KERNEL LAUNCHED_AS(GATHER_THREADS)
+    gather_long(const Piece* pieces, const u64* piece_count, const i32* pool, const i32* late_ids, i32* ids) {
+    for (u64 number = blockIdx.x; number < piece_count[0]; number += gridDim.x) {
+        const Piece piece = pieces[number];
+        const i32* source = piece.from < 0 ? late_ids + ~piece.from : pool + piece.from;
+        copy_ids(source, piece.count, threadIdx.x, blockDim.x, ids + piece.place);
     }
 }
 
@@ -110,14 +157,14 @@ KERNEL LAUNCHED_AS(GATHER_THREADS, GATHER_BLOCKS)
 //   prefix 101, suffix 102, pad_id 0, padding on the right
 //   row     101 . . . 102 0 0            the dots are gather_ids'
 //
-// output_start: i64[rows + 1], the rows; row_start, keep_count: i64[rows], their kept ids. prefix, suffix: i32[].
-// report: u64[8].
+// output_start: i64[rows + 1], the rows; layout: RowPlace[rows]. prefix, suffix: i32[]. report: u64[8].
 KERNEL LAUNCHED_AS(GATHER_THREADS)
-    fill_rows(const i64* output_start, const i64* row_start, const i64* keep_count, i64 rows, const i32* prefix,
-              i64 prefix_count, const i32* suffix, i64 suffix_count, i64 pad_id, const u64* report, i32* ids) {
+    fill_rows(const i64* output_start, const RowPlace* layout, i64 rows, const i32* prefix, i64 prefix_count,
+              const i32* suffix, i64 suffix_count, i64 pad_id, const u64* report, i32* ids) {
     if (is_spoiled(report)) return;
     for (i64 row = grid_thread() / WARP; row < rows; row += grid_threads() / WARP) {
-        const i64 begin = row_start[row] - prefix_count, end = row_start[row] + keep_count[row];
+        const RowPlace own = layout[row];
+        const i64 begin = own.start - prefix_count, end = own.start + own.kept;
         for (i64 at = output_start[row] + lane(); at < begin; at += WARP) ids[at] = (i32)pad_id;
         for (i64 i = lane(); i < prefix_count; i += WARP) ids[begin + i] = prefix[i];
         for (i64 i = lane(); i < suffix_count; i += WARP) ids[end + i] = suffix[i];

@@ -17,33 +17,40 @@ constexpr u32 INTERN_THREADS = 256;
 constexpr u32 INTERN_WARPS = INTERN_THREADS / WARP;
 // Blocks that a multiprocessor holds: with more of them registers would be spilled.
 constexpr u32 LOOK_BLOCKS = 4, COUNT_BLOCKS = 6;
+constexpr u32 TAIL = 32;   // bytes behind a tile that are kept with it, for its last chunk
+constexpr u32 SLACK = 16;  // bytes that may be loaded behind them
 constexpr u32 SECTION_LAST = 2;  // gpu_tok/tables/ends.py
 constexpr u32 WHOLE = 16;
 constexpr u32 NO_ENTRY = 0xFFFFFFFF;  // no row was found
 constexpr i64 NOT_COUNTED = -1;       // ids of a tile with misses
 
+struct Found {
+    u32 entry;
+    u32 count;  // of its ids
+};
+
 // The entry of a chunk, or NO_ENTRY. No hash is taken as proof: the key is compared byte for byte.
-DEVICE u32 find_entry(const Row* rows, i64 row_count, const u8* keys, const u8* bytes, i64 at, u32 length, u32 flags,
-                      i64 end) {
+DEVICE Found find_entry(const Row* rows, i64 row_count, const u8* keys, const u8* bytes, i64 at, u32 length, u32 flags,
+                        i64 end) {
     const Key key = key_of(bytes, at, length, end);
     const u64 mixed = mix(key), high = key.high | (u64)flags << FLAGS_SHIFT;
     for (u32 probe = 0; probe < PROBES; probe++) {
         const u64 number = (mixed + probe) & (row_count - 1);
         const Bytes16 head = *reinterpret_cast<const Bytes16*>(&rows[number].low);
-        if (head.high == 0) return NO_ENTRY;
+        if (head.high == 0) break;
         if (head.high != high || head.low != key.low) continue;
         const uint4 words = *reinterpret_cast<const uint4*>(rows[number].words);
         if (length > SHORT && !same_bytes(keys, words.x, bytes, at, length)) continue;
         const bool is_one_id = words.w == 1 && (words.x & KIND) == 0;
-        return is_one_id ? ONE_ID | words.x : (u32)number;
+        return {is_one_id ? ONE_ID | words.x : (u32)number, words.w & ~IN_POOL};
     }
-    return NO_ENTRY;
+    return {NO_ENTRY, 0};
 }
 
 // What a warp knows of its tile; `cuts` and `rank` are of the lane's word.
 struct Tile {
     i64 begin;                  // bytes
-    i64 first_chunk;            // its number in the batch
+    i64 first_entry;            // where the entries of its chunks begin
     i64 section, section_end;   // the sections that begin in the tile and are not placed yet
     u32 chunks, cuts, rank;
 };
@@ -53,7 +60,7 @@ DEVICE Tile read_tile(i64 tile, i64 count, const u32* mask, const i64* tile_chun
     const u32 cuts = word * WORD < count ? mask[word] : 0;
     const u32 through = warp_scan((u32)__popc(cuts));
     const u32 chunks = __shfl_sync(WHOLE_WARP, through, WARP - 1);
-    return {tile * TILE, tile_chunk[tile], tile_section[tile], tile_section[tile + 1],
+    return {tile * TILE, entry_at(tile, tile_chunk), tile_section[tile], tile_section[tile + 1],
             chunks,      cuts,             through - __popc(cuts)};
 }
 
@@ -64,7 +71,19 @@ DEVICE Tile read_tile(i64 tile, i64 count, const u32* mask, const i64* tile_chun
 DEVICE void list_starts(const Tile& tile, u16* start) {
     u32 place = tile.rank;
     for (u32 left = tile.cuts; left != 0; left &= left - 1) start[place++] = (u16)(lane() * WORD + __ffs(left) - 1);
-    __syncwarp();  // the list is whole
+}
+
+// A tile as a warp keeps it: each of its bytes is read once, 16 at a time, for the chunks overlap in the words that they
+// are loaded by.
+struct alignas(16) KeptTile {
+    u8 bytes[TILE + TAIL + SLACK];
+    u16 start[TILE];  // of its chunks
+};
+
+DEVICE void keep_bytes(i64 begin, const u8* bytes, i64 count, u8* kept) {
+    for (u32 at = 16 * lane(); at < TILE + TAIL; at += 16 * WARP) {
+        if (begin + at < count) *reinterpret_cast<Bytes16*>(kept + at) = load_16(bytes, begin + at, count);
+    }
 }
 
 // Writes for each section that begins at one of the 32 chunks from `first` on, or behind the last chunk, how many ids of
@@ -106,23 +125,20 @@ DEVICE u32 flags_of(u32 section_flags, bool is_first, bool is_last, u32 flag_mas
 // each tile; section_start: i64[sections + 1]; tile_section: i64[tiles + 1], sections that begin before each tile.
 // section_kind: i32[sections], the id of an added token, or the complement of a section's flags; null where all sections
 // are text and no flag matters. rows: Row[row_count], a power of two or 0; keys: their pool.
-// entries: u32[entry_room]; tile_ids: i64[tiles]; section_before: i64[sections], zeros before the first chunk; misses:
-// Miss[miss_room], in any order. report: u64[8], counts all chunks and misses, also those that there was no room for, and
-// says so.
+// entries: u32[entry_room + 7 * tiles], for entry_room chunks; those of a tile from entry_at on. tile_ids: i64[tiles];
+// section_before: i64[sections], zeros before the first chunk; misses: Miss[miss_room], in any order. report: u64[8],
+// counts all chunks and misses, also those that there was no room for, and says so.
 KERNEL LAUNCHED_AS(INTERN_THREADS, LOOK_BLOCKS)
     look_up_chunks(const u8* bytes, i64 count, const u32* mask, const i64* tile_chunk, const i64* section_start,
                    const i64* tile_section, const i32* section_kind, i64 flag_mask, const Row* rows, i64 row_count,
                    const u8* keys, u32* entries, i64 entry_room, i64* tile_ids, i64* section_before, Miss* misses,
                    i64 miss_room, u64* report) {
-    struct Lists {
-        u16 start[INTERN_WARPS][TILE];
-    };
-    SHARED(Lists, lists);
-    u16* start = lists.start[threadIdx.x / WARP];
-    const i64 tiles = (count + TILE - 1) / TILE;
+    SHARED(KeptTile[INTERN_WARPS], kept_tiles);
+    KeptTile& kept = kept_tiles[threadIdx.x / WARP];
+    const i64 tiles = (count + TILE - 1) / TILE, entry_end = entry_room + (SECTOR_ENTRIES - 1) * tiles;
     if (grid_thread() == 0) {
         report[CHUNKS_SEEN] = tile_chunk[tiles];
-        if (tile_chunk[tiles] > entry_room) store_relaxed(&report[OVERFLOW_SEEN], 1ull);
+        if (tile_chunk[tiles] > entry_room) report_too_small(report);
     }
     for (i64 number = grid_thread() / WARP; number < tiles; number += grid_threads() / WARP) {
         Tile tile = read_tile(number, count, mask, tile_chunk, tile_section);
@@ -130,52 +146,60 @@ KERNEL LAUNCHED_AS(INTERN_THREADS, LOOK_BLOCKS)
             if (lane() == 0) tile_ids[number] = 0;
             continue;
         }
-        list_starts(tile, start);
+        list_starts(tile, kept.start);
+        keep_bytes(tile.begin, bytes, count, kept.bytes);
+        __syncwarp();  // the tile is whole
         const i64 first_section = tile.section;
         const i64 next_start = first_cut_from(number + 1, tiles, tile_chunk, mask, count);
-        i64 ids = 0;
-        bool is_counted = true;
+        const u32 stored = (tile.chunks + SECTOR_ENTRIES - 1) / SECTOR_ENTRIES * SECTOR_ENTRIES;
+        i64 own_ids = 0, placed_ids = 0;
+        bool is_counted = true;  // all chunks of this lane; the sections of a tile where not are placed again later
         for (u32 first = 0; first < tile.chunks; first += WARP) {
             const u32 own = first + lane();
-            u32 entry = 0, flags = 0;
+            Found found = {0, 0};
+            u32 flags = 0;
             i64 at = 0, length = 0;
-            bool is_new = false;
             if (own < tile.chunks) {
-                at = tile.begin + start[own];
-                const i64 end = own + 1 < tile.chunks ? tile.begin + start[own + 1] : next_start;
+                at = tile.begin + kept.start[own];
+                const i64 end = own + 1 < tile.chunks ? tile.begin + kept.start[own + 1] : next_start;
                 length = end - at;
                 i32 kind = ~0;
                 if (section_kind != nullptr) {
-                    const i64 section = upper_bound(section_start, first_section, tile.section_end, at) - 1;
+                    const auto is_behind = [&](i64 i) { return section_start[i] <= at; };
+                    const i64 section = first_not(first_section, tile.section_end, is_behind) - 1;
                     kind = section_kind[section];
                     flags = flags_of(~kind, at == section_start[section], end == section_start[section + 1], flag_mask);
                 }
-                entry = NO_ENTRY;
+                found = {NO_ENTRY, 0};
                 if (kind >= 0) {
-                    entry = ONE_ID | kind;
+                    found = {ONE_ID | kind, 1};
                 } else if (length <= LONGEST_KEPT && flags <= MOST_FLAGS && row_count > 0) {
-                    entry = find_entry(rows, row_count, keys, bytes, at, (u32)length, flags, count);
+                    const bool is_kept = end - tile.begin <= TILE + TAIL;
+                    found = find_entry(rows, row_count, keys, is_kept ? kept.bytes : bytes,
+                                       is_kept ? kept.start[own] : at, (u32)length, flags,
+                                       is_kept ? (i64)sizeof(kept.bytes) : count);
                 }
-                is_new = entry == NO_ENTRY;
             }
+            const bool is_new = found.entry == NO_ENTRY;
             const i64 miss = take_numbers(is_new, &report[MISSES_SEEN]);
             if (is_new) {
-                entry = MISS | (u32)miss;
-                if (miss < miss_room) {
-                    misses[miss] = {at, (u32)length, flags};
-                } else {
-                    store_relaxed(&report[OVERFLOW_SEEN], 1ull);
-                }
+                is_counted = false;
+                found.entry = MISS | (u32)miss;
+                if (miss < miss_room) misses[miss] = {at, (u32)length, flags};
+                if (miss == miss_room) report_too_small(report);
             }
-            if (own < tile.chunks && tile.first_chunk + own < entry_room) entries[tile.first_chunk + own] = entry;
-            is_counted = is_counted && __ballot_sync(WHOLE_WARP, is_new) == 0;
-            if (!is_counted) continue;
-            const WarpScan scan = scan_counts(own < tile.chunks ? count_of(entry, rows, nullptr) : 0);
-            place_sections(tile, first, scan, ids, section_start, section_before);
-            ids += scan.total;
+            const i64 place = tile.first_entry + own;
+            if (own < stored && place < entry_end) entries[place] = found.entry;
+            own_ids += found.count;
+            if (tile.section == tile.section_end) continue;
+            const WarpScan scan = scan_counts(found.count);
+            place_sections(tile, first, scan, placed_ids, section_start, section_before);
+            placed_ids += scan.total;
         }
-        if (lane() == 0) tile_ids[number] = is_counted ? ids : NOT_COUNTED;
-        __syncwarp();  // nobody reads the list any more
+        const bool all_counted = __all_sync(WHOLE_WARP, is_counted);
+        const i64 ids = warp_sum(own_ids);
+        if (lane() == 0) tile_ids[number] = all_counted ? ids : NOT_COUNTED;
+        __syncwarp();  // nobody reads the kept tile any more
     }
 }
 
@@ -197,7 +221,7 @@ KERNEL LAUNCHED_AS(INTERN_THREADS, COUNT_BLOCKS)
         for (u32 first = 0; first < tile.chunks; first += WARP) {
             const u32 own = first + lane();
             const bool exists = own < tile.chunks;
-            const WarpScan scan = scan_counts(exists ? count_of(entries[tile.first_chunk + own], rows, late) : 0);
+            const WarpScan scan = scan_counts(exists ? count_of(entries[tile.first_entry + own], rows, late) : 0);
             place_sections(tile, first, scan, ids, section_start, section_before);
             ids += scan.total;
         }

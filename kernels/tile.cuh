@@ -12,6 +12,18 @@ constexpr u32 WORD = 32;          // bytes of text that one word of the mask sta
 constexpr u32 TILE_WORDS = WARP;  // words of the mask in a tile
 constexpr u32 TILE = TILE_WORDS * WORD;
 constexpr u32 NEAR_WORDS = 8;  // 32 bytes
+constexpr u32 SECTOR_ENTRIES = 8;  // of 4 bytes each in the 32 bytes that memory reads and writes at once
+
+// Where the entries of a tile begin: in a sector of their own, which no other warp reads or writes.
+//
+//   chunks that begin in tiles   3 9 1     tile_chunk   0 3 12 13
+//   entry_at                     0 8 24    a tile's entries end at or before those of the next
+//
+// tile_chunk: i64[tiles + 1], chunks that begin before each tile. All entries together take up to 7 a tile more than there
+// are chunks.
+DEVICE i64 entry_at(i64 tile, const i64* tile_chunk) {
+    return (tile_chunk[tile] + (SECTOR_ENTRIES - 1) * tile) & ~(i64)(SECTOR_ENTRIES - 1);
+}
 
 // The place of the first cut in tile `tile` or behind it; `count`, the text's end, where there is none. The whole warp
 // calls it; so many tiles without a cut are passed in one step.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import random
+import zlib
 
 import compare
 import numpy as np
@@ -21,7 +22,8 @@ from gpu_tok.added_tokens import TEXT, Sections
 from gpu_tok.batch import Padding, TextBatch, TokenBatch, TypeIds, starts_of
 from gpu_tok.emulated import EmulatedDevice
 from gpu_tok.on_device import cut, gather, intern, path
-from gpu_tok.on_device.intern import DeviceEncoder
+from gpu_tok.on_device.cut import Cuts
+from gpu_tok.on_device.intern import DeviceEncoder, Entries
 from gpu_tok.on_device.path import encoder_on
 from gpu_tok.on_device.report import CHUNKS_SEEN
 from gpu_tok.on_device.rooms import Rooms, Shares
@@ -99,9 +101,18 @@ def test_entries_stand_for_the_ids_of_their_chunks():
     chunks = [chunk.encode() for text in given for chunk in plain_cuts(text, tables)]
     kept = encoder.table.to_host()
     assert cuts.report[CHUNKS_SEEN] == len(chunks)
-    for chunk, entry in zip(chunks, found.entries.tolist(), strict=False):
+    for chunk, entry in zip(chunks, entries_in_order(found, cuts), strict=True):
         expected = encoder.cold.ids_of(chunk, 0)
         assert _ids_of_entry(entry, kept) == (None if len(chunk) > 256 else expected)
+
+
+def entries_in_order(found: Entries, cuts: Cuts) -> list[int]:
+    """Without what lies between those of two tiles."""
+    tile_chunk = cuts.tile_chunk.tolist()
+    begins = [(chunks + 7 * tile) // 8 * 8 for tile, chunks in enumerate(tile_chunk)]
+    counts = [end - begin for begin, end in itertools.pairwise(tile_chunk)]
+    pairs = zip(begins, counts, strict=False)
+    return [entry for begin, count in pairs for entry in found.entries[begin : begin + count].tolist()]
 
 
 def _ids_of_entry(entry: int, table) -> list[int] | None:
@@ -177,6 +188,27 @@ def test_what_there_was_no_room_for_is_done_again():
     expected = [plain_ids(text, tables, encoder.cold) for text in given]
     for _pass in ("cold", "warm"):
         assert encode_on(device, sections_of(TextBatch.of(given)), encoder) == expected
+
+
+class LongLists(MadeUpModel):
+    """Chunks of which some have thousands of ids, and short ones around them."""
+
+    def ids_of(self, chunk: bytes, flag: int) -> list[int]:
+        count = {0: 4095, 1: 4096, 2: 4097, 3: 8192, 4: 30_000, 5: 33}.get(zlib.crc32(chunk) % 40, 1)
+        return list(range(len(chunk), len(chunk) + count))
+
+
+@pytest.mark.parametrize("plan", [None, "cut to the last 5000"])
+def test_lists_of_thousands_of_ids_are_copied_by_several_blocks(plan):
+    plan = AROUND._replace(keep_at_most=5000, keep_last=True, pad_id=9) if plan else PLAIN
+    tables = random_tables(6)
+    device = EmulatedDevice()
+    encoder = encoder_on(device, tables, LongLists(), 1 << 23)
+    given = texts.random_texts(6, 12, 60)
+    rows = [plain_ids(text, tables, encoder.cold) for text in given]
+    assert max(map(len, rows)) > 60_000
+    for _pass in ("cold", "warm"):
+        assert encode_on(device, sections_of(TextBatch.of(given)), encoder, plan) == laid_out(rows, plan)
 
 
 @pytest.mark.parametrize("flags", [0, ALL_ENDS])

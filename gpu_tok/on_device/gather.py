@@ -14,6 +14,8 @@ from gpu_tok.on_device.table import DeviceTable
 from gpu_tok.on_device.text import THREADS, TILE, WORD, Text
 from gpu_tok.postprocess import UNLIMITED, Plan, lengths_of
 
+PIECE = 4096  # ids of a long list that a block copies; kernels/gather.cu
+
 
 class Places(NamedTuple):
     """tile_id: int64[tiles + 1], ids before each tile; section_place: int64[sections + 1], ids before each section."""
@@ -57,50 +59,60 @@ def run(
     id_room: ids of all rows, padding included, that there is room for. Waits for nothing: the report says how many
     there are, and whether they found room. What `plan` refuses is looked at by nobody here.
     """
-    row_place = places.section_place[text.row_section]
+    xp, row_place = device.xp, places.section_place[text.row_section]
     layout = _lay_out(device, row_place, plan)
-    ids = device.xp.empty(id_room, np.int32)
-    is_plain = layout.row_start is None
-    tile_row = None if is_plain else device.xp.searchsorted(row_place, places.tile_id, side="right").astype(np.int64)
+    ids, pieces, piece_count = xp.empty(id_room, np.int32), _room_for_pieces(xp, id_room), xp.zeros(1, np.uint64)
+    tile_row = None
+    if layout.rows is not None:
+        tile_row = xp.searchsorted(row_place, places.tile_id, side="right").astype(np.int64)
     late_of_miss, late_ids = (None, None) if late is None else (late.of_miss, late.ids)
     device.launch("gather_ids", device.grid(text.tiles * WORD, THREADS), THREADS, found.entries, cuts.tile_chunk,
-                  places.tile_id, text.tiles, table.rows, table.ids, late_of_miss, late_ids, tile_row,
-                  None if is_plain else row_place, layout.keep_begin, layout.kept, layout.row_start,
-                  layout.starts[-1:], ids, id_room, cuts.report)  # fmt: skip
-    done = DeviceRows(ids, layout.starts, layout.counts, layout.text_counts)
-    if is_plain or plan is None:
-        return done
-    rows = len(layout.starts) - 1
-    prefix, suffix = device.upload(plan.prefix), device.upload(plan.suffix)
-    device.launch("fill_rows", device.grid(rows * WORD, THREADS), THREADS, layout.starts, layout.row_start, layout.kept,
-                  rows, prefix, len(prefix), suffix, len(suffix), plan.pad_id, cuts.report, ids)  # fmt: skip
-    return done
+                  places.tile_id, text.tiles, table.rows, table.ids, late_of_miss, late_ids, layout.rows,
+                  len(layout.counts), int(plan is not None and plan.keep_last), tile_row, layout.starts[-1:], ids,
+                  id_room, pieces, piece_count, cuts.report)  # fmt: skip
+    device.launch("gather_long", device.grid(len(pieces) * THREADS, THREADS), THREADS, pieces, piece_count, table.ids,
+                  late_ids, ids)  # fmt: skip
+    if plan is not None and layout.rows is not None:
+        _fill_rows(device, layout, plan, cuts.report, ids)
+    return DeviceRows(ids, layout.starts, layout.counts, layout.text_counts)
+
+
+def _room_for_pieces(xp: Any, id_room: int) -> Any:
+    """Three words for each piece of a long list: fewer than two for as many ids as a piece may have."""
+    return xp.empty((2 * id_room // PIECE + 1, 3), np.int64)
 
 
 class _Layout(NamedTuple):
+    """The rows of the output; rows: int64[rows, 4], `RowPlace` of kernels/gather.cu, or None where ids stay where they
+    are when all are written one behind the other."""
+
     starts: Any
     counts: Any
     text_counts: Any
-    keep_begin: Any
-    kept: Any
-    row_start: Any
+    rows: Any
 
 
 def _lay_out(device: Any, row_place: Any, plan: Plan | None) -> _Layout:
-    """The rows of the output; keep_begin, kept and row_start are None where they are `row_place` itself."""
     xp = device.xp
     counts = row_place[1:] - row_place[:-1]
     plain = plan is None or (len(plan.prefix) + len(plan.suffix) == 0 and plan.keep_at_most == UNLIMITED)
     if plan is None or (plain and plan.pad_mode == 0):
-        return _Layout(row_place, counts, counts, None, None, None)
+        return _Layout(row_place, counts, counts, None)
     kept, lengths = lengths_of(counts, plan)
     starts = starts_on(xp, lengths)
     around = len(plan.prefix) + len(plan.suffix)
     row_start = starts[:-1] + len(plan.prefix)
     if plan.pad_left:
         row_start = row_start + (lengths - kept - around)
-    keep_begin = counts - kept if plan.keep_last else xp.zeros_like(kept)
-    return _Layout(starts, kept + around, counts, keep_begin, kept, row_start)
+    rows = xp.stack([row_place[:-1], row_place[1:], kept, row_start], axis=1)
+    return _Layout(starts, kept + around, counts, rows)
+
+
+def _fill_rows(device: Any, layout: _Layout, plan: Plan, report: Any, ids: Any) -> None:
+    rows = len(layout.counts)
+    prefix, suffix = device.upload(plan.prefix), device.upload(plan.suffix)
+    device.launch("fill_rows", device.grid(rows * WORD, THREADS), THREADS, layout.starts, layout.rows, rows, prefix,
+                  len(prefix), suffix, len(suffix), plan.pad_id, report, ids)  # fmt: skip
 
 
 def to_padded(

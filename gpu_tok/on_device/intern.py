@@ -34,8 +34,9 @@ class DeviceEncoder(NamedTuple):
 
 
 class Entries(NamedTuple):
-    """entries: uint32[n], those of a tile from `entry_at` (kernels/tile.cuh) on; tile_ids: int64[tiles]; section_before:
-    int64[sections], ids of its tile before each section; misses: int64[2 * n], of which miss_count hold something."""
+    """entries: uint32[n], those of a tile from `entry_at` of kernels/tile.cuh on; tile_ids: int64[tiles];
+    section_before: int64[sections], ids of its tile before each section; misses: int64[2 * room], the new chunks, as
+    many as the report says."""
 
     entries: Any
     tile_ids: Any
