@@ -346,3 +346,20 @@ def test_rectangles_are_those_of_the_cpu(side, type_ids):
                 assert found.dtype == expected.dtype
                 assert found.shape == expected.shape
                 assert found.tolist() == expected.tolist()
+
+
+@pytest.mark.slow
+def test_places_beyond_what_32_bits_hold():
+    tables = random_tables(31)
+    device, encoder = device_encoder(tables)
+    token = np.full((1 << 31) + 5, ord("a"), np.uint8)
+    behind = some_texts(31)
+    part = TextBatch.of(behind)
+    sections = Sections(
+        np.concatenate([token, part.bytes]),
+        np.concatenate([[0], len(token) + part.starts]),
+        np.array([7, *[TEXT] * len(part)], np.int32),
+        np.array([0, *[ALL_ENDS] * len(part)], np.uint8),
+        np.arange(len(part) + 2),
+    )
+    assert encode_on(device, sections, encoder) == [[7], *(plain_ids(text, tables, encoder.cold) for text in behind)]
