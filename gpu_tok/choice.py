@@ -40,10 +40,15 @@ def choose(device: str) -> Choice:
         return Choice("emulated", "asked for", _handle("emulated"))
     if device == "auto":
         return _best()
-    if isinstance(device, str) and re.fullmatch(r"cuda(:\d+)?", device):
+    if is_name(device):
         handle = _handle(device)
         return Choice(device, f"asked for: {handle.description}", handle)
     raise DeviceError(f"device={device!r} is no device", f"it is one of {DEVICES}")
+
+
+def is_name(device: Any) -> bool:
+    """Can this stand in `device=`, whether or not there is such a device."""
+    return isinstance(device, str) and re.fullmatch(r"auto|cpu|emulated|cuda(:\d+)?", device) is not None
 
 
 def _best() -> Choice:

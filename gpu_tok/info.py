@@ -16,7 +16,7 @@ from gpu_tok.tables.cuts import CutTables
 if TYPE_CHECKING:
     from gpu_tok.tokenizer import Tokenizer
 
-GRADES = {1: "native", 3: "reference"}
+GRADES = {1: "native", 2: "native, on the host", 3: "reference"}
 
 
 @dataclass(frozen=True)
@@ -51,6 +51,7 @@ class Info:
     reference: str
     device: str
     device_reason: str
+    small_batch_bytes: int
     workers: int
     vocabulary: int
     added_tokens: int
@@ -82,7 +83,7 @@ class Info:
         table.add_row("pre_tokenizer", ", ".join(self.pre_tokenizer) or "none")
         table.add_row("post_processor", self.post_processor)
         table.add_row("decoder", self.decoder_type)
-        table.add_row("device", f"{self.device} ({self.device_reason}), {self.workers} workers")
+        table.add_row("device", self._device_summary())
         for name, part in (("encode", self.encode), ("decode", self.decode)):
             table.add_row(name, "\n".join((f"grade {part.grade}: {part.name}", *part.reasons)))
         table.add_row("cuts", self._cut_summary())
@@ -90,6 +91,10 @@ class Info:
         table.add_row("fingerprint", self.fingerprint)
         table.add_row("reference", self.reference)
         return table
+
+    def _device_summary(self) -> str:
+        line = f"{self.device} ({self.device_reason}), {self.workers} workers"
+        return f"{line}\n{small}" if (small := small_batches(self.small_batch_bytes)) else line
 
     def _cut_summary(self) -> str:
         count = len(self.cuts.classes)
@@ -117,15 +122,25 @@ class Info:
         return "C" if pair in self.cuts.taken else "c" if pair in self.cuts.certified else "·"
 
 
+def small_batches(byte_count: int) -> str:
+    """What happens to small batches, in words; "" where nothing special does.
+
+    >>> small_batches(1 << 20)
+    'batches under 1,048,576 bytes of text go to the CPU'
+    """
+    return f"batches under {byte_count:,} bytes of text go to the CPU" if byte_count else ""
+
+
 def info_of(tokenizer: Tokenizer) -> Info:
     """Collects what `Tokenizer.info` shows."""
-    definition, cold, decoder, table = tokenizer.definition, tokenizer.cold, tokenizer.decoder, tokenizer.table
+    definition, decoder, used = tokenizer.definition, tokenizer.decoder, tokenizer.table_use()
     return Info(
         model=definition.model["type"],
         fingerprint=definition.fingerprint,
         reference=f"tokenizers {tokenizers.__version__}",
         device=tokenizer.device.name,
         device_reason=tokenizer.device.reason,
+        small_batch_bytes=tokenizer.small_batch_bytes,
         workers=tokenizer.workers.count,
         vocabulary=len(definition.vocab),
         added_tokens=len(definition.added_tokens),
@@ -133,14 +148,22 @@ def info_of(tokenizer: Tokenizer) -> Info:
         pre_tokenizer=tuple(part["type"] for part in definition.pre_tokenizers),
         post_processor=_type_of(definition.post_processor),
         decoder_type=_type_of(definition.decoder),
-        encode=Grade(cold.grade, GRADES[cold.grade], tuple(cold.reasons)),
+        encode=_encode_grade(tokenizer),
         decode=Grade(decoder.grade, GRADES[decoder.grade], tuple(decoder.reasons)),
         cuts=_cuts(tokenizer.cuts),
-        table_bytes=table.budget,
-        table_bytes_used=table.bytes_used,
-        table_rows_used=table.rows_used,
-        generation=table.generation,
+        table_bytes=tokenizer.table.budget,
+        table_bytes_used=used.bytes,
+        table_rows_used=used.rows,
+        generation=used.generation,
     )
+
+
+def _encode_grade(tokenizer: Tokenizer) -> Grade:
+    """As the cold path says; on a device, new chunks of a native one are encoded by the host."""
+    grade, reasons = tokenizer.cold.grade, tuple(tokenizer.cold.reasons)
+    if grade == 1 and tokenizer.device.handle is not None:
+        grade, reasons = 2, ("new chunks are encoded by the CPU, and kept on the device",)
+    return Grade(grade, GRADES[grade], reasons)
 
 
 def _type_of(part: dict[str, Any] | None) -> str:

@@ -34,6 +34,14 @@ RENEW_SHARE = 0.05  # misses per id above which a full table no longer pays ...
 RENEW_UNITS = 16  # ... when it stays so for as many work units
 
 
+class TableUse(NamedTuple):
+    """What a table holds: chunks that were seen, and the memory that they and empty rows take."""
+
+    rows: int = 0
+    bytes: int = 0
+    generation: int = 0
+
+
 class Table:
     """What all workers look chunks up in. Any of them may read at any time; one at a time adds rows.
 
@@ -80,10 +88,11 @@ class Table:
         return int(self.arrays.used[ROWS_USED])
 
     @property
-    def bytes_used(self) -> int:
-        """Bytes of memory that hold something: all rows, and the used part of the pools."""
+    def use(self) -> TableUse:
+        """What it holds now: memory counts all rows, and the used part of the pools."""
         used = self.arrays.used
-        return self.arrays.rows.nbytes + int(used[KEYS_USED]) + 4 * int(used[IDS_USED])
+        size = self.arrays.rows.nbytes + int(used[KEYS_USED]) + 4 * int(used[IDS_USED])
+        return TableUse(int(used[ROWS_USED]), size, self.generation)
 
     @property
     def _capacity(self) -> int:

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from cpu_ref.parity import FNV_START, fnv1a
-from gpu_tok.batch import Ids, Ragged, TextBatch, row_ranges, starts_of
+from gpu_tok.batch import Ids, Ragged, TextBatch, TokenBatch, row_ranges, starts_of
 from gpu_tok.differences import CpuStages, Origin, Show, find_inside, find_origin, first_difference
 from gpu_tok.explain import visible
 from gpu_tok.stages import ReferenceStages
@@ -95,12 +95,19 @@ class ParityReport:
 
 
 def paths_of(tokenizer: Tokenizer, add_special_tokens: bool = True) -> dict[str, Path]:
-    """The paths that exist for a tokenizer on this machine, by name."""
+    """The paths of a tokenizer, by name: the CPU's, and that of its device, which small batches take, too."""
+    device = tokenizer.device.name
+    on_cpu = tokenizer if device == "cpu" else tokenizer.to("cpu")
+    shown, whole = CpuStages(on_cpu), CpuStages(on_cpu, cuts=False)
+    paths = {"cpu": Path(_encode_by(on_cpu, add_special_tokens), shown, whole)}
+    if device != "cpu":
+        on_device = tokenizer if tokenizer.small_batch_bytes == 0 else tokenizer.to(device, small_batch_bytes=0)
+        paths[device] = Path(_encode_by(on_device, add_special_tokens))
+    return paths
 
-    def encode(texts: TextBatch) -> Any:
-        return tokenizer.encode_batch(texts, add_special_tokens=add_special_tokens, truncation=False, padding=False)
 
-    return {"cpu": Path(encode, CpuStages(tokenizer), CpuStages(tokenizer, cuts=False))}
+def _encode_by(tokenizer: Tokenizer, special: bool) -> Encode:
+    return lambda texts: tokenizer.encode_batch(texts, add_special_tokens=special, truncation=False, padding=False)
 
 
 def check(
@@ -123,7 +130,8 @@ def check(
     stages = ReferenceStages(tokenizer.definition)
     report = ParityReport(different=dict.fromkeys(by_name, 0))
     states = dict.fromkeys([REFERENCE, *by_name], np.uint64(FNV_START))
-    for batch in [texts] if isinstance(texts, TextBatch) else texts:
+    for given in [texts] if isinstance(texts, TextBatch) else texts:
+        batch = given.to_host()
         rows_of = {name: _rows(path.encode(batch)) for name, path in by_name.items()}
         for name, rows in rows_of.items():
             _check_row_count(name, rows, batch)
@@ -154,6 +162,8 @@ def _reference_rows(stages: ReferenceStages, batch: TextBatch, begin: int, end: 
 
 def _rows(rows: Any) -> Ragged:
     """Rows of ids in any form, as flat int32 ids and starts."""
+    if isinstance(rows, TokenBatch):
+        rows = rows.to_host()
     if isinstance(rows, Ragged):
         return Ragged(np.ascontiguousarray(rows.flat, np.int32), rows.starts)
     if hasattr(rows, "ids") and hasattr(rows, "starts"):

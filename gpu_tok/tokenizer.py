@@ -20,7 +20,7 @@ from gpu_tok.errors import DefinitionError, DeviceError, NotYetError
 from gpu_tok.explain import Explanation, explain
 from gpu_tok.id_rows import ragged_ids
 from gpu_tok.info import Info, info_of
-from gpu_tok.intern import Encoder, Table
+from gpu_tok.intern import Encoder, Table, TableUse
 from gpu_tok.on_device.side import DeviceSide
 from gpu_tok.postprocess import plan_of, resolve
 from gpu_tok.tables.added_tokens import AddedTokens, compile_added_tokens
@@ -70,9 +70,12 @@ class Tokenizer:
             )
         if fallback not in ("reference", "error"):
             raise DefinitionError(f"fallback={fallback!r} is none of its values", 'they are "reference", "error"')
-        self._options = {"device": device, "workers": workers, "table_bytes": table_bytes, "fallback": fallback,
-                         "small_batch_bytes": small_batch_bytes}  # fmt: skip
+        self._options: dict[str, Any] = {
+            "device": device, "workers": workers, "table_bytes": table_bytes, "fallback": fallback,
+            "small_batch_bytes": small_batch_bytes,
+        }  # fmt: skip
         self.definition = definition
+        self.device: Choice = choose(device)
         self.workers = Workers(workers)
         self.cuts: CutTables = derive(definition)
         self.cold = ColdPath(definition, fallback=fallback)
@@ -81,17 +84,18 @@ class Tokenizer:
         self._encoder = Encoder(cut.lay_out(self.cuts), self.table, self.cold)
         self.decoder = Decoder(definition)
         _renew_after_fork(self.table)
-        self._settle_on(device, small_batch_bytes)
+        self._settle()
 
-    def _settle_on(self, device: str, small_batch_bytes: int | None) -> None:
-        self.device: Choice = choose(device)
+    def _settle(self) -> None:
+        """Takes what has to do with the device, and the small batches that it gets from the CPU."""
         self._side: DeviceSide | None = None
         if self.device.handle is not None:
             parts = (self.cuts, self.cold, self.added_tokens, self.table.budget, self.decoder)
             self._side = DeviceSide(self.device.name, *parts)
             _renew_after_fork(self._side)
-        small = SMALL_BATCH_BYTES if device == "auto" and self._side is not None else 0
-        self.small_batch_bytes = small if small_batch_bytes is None else small_batch_bytes
+        small = self._options["small_batch_bytes"] if self._side else 0
+        guess = SMALL_BATCH_BYTES if self._options["device"] == "auto" else 0
+        self.small_batch_bytes: int = guess if small is None else small
 
     @classmethod
     def from_file(cls, path: str | Path, **options: Any) -> Tokenizer:
@@ -189,6 +193,22 @@ class Tokenizer:
         if self._side is not None:
             return self._side.decoder.decode_bytes(ids, skip_special_tokens)
         return self.decoder.decode_bytes(ids, skip_special_tokens, self.workers)
+
+    def table_use(self) -> TableUse:
+        """What the table of seen chunks holds, on the device that encodes."""
+        return self.table.use if self._side is None else self._side.table_use()
+
+    def to(self, device: str, small_batch_bytes: int | None = None) -> Tokenizer:
+        """This tokenizer on another device. What was derived from the definition is shared.
+
+        >>> tok.to("cpu").encode_batch(["The cat sat."]).to_list()
+        [[101, 1996, 4937, 2938, 1012, 102]]
+        """
+        other = object.__new__(type(self))
+        options = {**self._options, "device": device, "small_batch_bytes": small_batch_bytes}
+        vars(other).update(vars(self), _options=options, device=choose(device))
+        other._settle()
+        return other
 
     def _check_is_reached(self, array: Any) -> None:
         if arrays.is_on_gpu(array) and not self.device.name.startswith("cuda"):

@@ -32,6 +32,12 @@ def definition_text() -> Callable[[str], str]:
     return text_or_skip
 
 
+@pytest.fixture(scope="session", params=["cpu", "emulated"])
+def device(request: pytest.FixtureRequest) -> str:
+    """`device=` for what must be the same on all of them."""
+    return request.param
+
+
 @pytest.fixture(scope="session")
 def reference(definition_text: Callable[[str], str]) -> Callable[[str], Tokenizer]:
     """`reference("own/bert")` is the oracle for a name, truncation and padding off; skips where it cannot be had."""

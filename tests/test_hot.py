@@ -153,7 +153,7 @@ def test_any_budget_of_the_table_gives_the_same_ids(budget):
         batch = TextBatch.of(given)
         expected = [plain_ids(text, tables, encoder.cold) for text in given]
         assert encode(batch, sections_of(batch), encoder) == expected
-    assert encoder.table.bytes_used <= budget
+    assert encoder.table.use.bytes <= budget
 
 
 def test_a_known_chunk_is_not_encoded_again():

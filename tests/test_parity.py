@@ -13,6 +13,7 @@ from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre
 from cpu_ref.parity import FNV_START, fnv1a
 from gpu_tok import differences
 from gpu_tok.batch import TextBatch
+from gpu_tok.choice import Choice
 from gpu_tok.cold import ColdPath
 from gpu_tok.differences import CpuStages
 from gpu_tok.parity import Path, check, paths_of
@@ -40,6 +41,8 @@ def small_bert() -> Tokenizer:
 
 class Parts:
     """A tokenizer whose parts can be broken one by one; it encodes by the same parts as it shows."""
+
+    device = Choice("cpu", "asked for")
 
     def __init__(self, reference: Tokenizer) -> None:
         self.definition = Definition(reference)

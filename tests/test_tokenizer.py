@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import os
 import pickle
@@ -30,16 +31,20 @@ QUICK = ["own/bert", "own/byte-level", "own/metaspace-first", "own/unigram"]
 
 
 @pytest.fixture(scope="module")
-def tokenizer(definition_text: Callable[[str], str]) -> Callable[[str], Tokenizer]:
+def on_cpu(definition_text: Callable[[str], str]) -> Callable[[str], Tokenizer]:
     """One tokenizer a name, kept for the whole file: what it has learnt by then must not matter."""
-    made: dict[str, Tokenizer] = {}
 
+    @functools.cache
     def make(name: str) -> Tokenizer:
-        if name not in made:
-            made[name] = Tokenizer.from_str(definition_text(name), device="cpu", workers=2, table_bytes=1 << 22)
-        return made[name]
+        return Tokenizer.from_str(definition_text(name), device="cpu", workers=2, table_bytes=1 << 22)
 
     return make
+
+
+@pytest.fixture(scope="module")
+def tokenizer(on_cpu: Callable[[str], Tokenizer], device: str) -> Callable[[str], Tokenizer]:
+    """The same on each device."""
+    return functools.cache(lambda name: on_cpu(name).to(device))
 
 
 def with_tokens(reference: Reference, seed: int, count: int = 60) -> list[str]:
@@ -95,10 +100,10 @@ def test_any_split_of_a_batch_gives_the_same_ids(name, tokenizer):
 
 @pytest.mark.parametrize("name", QUICK)
 @pytest.mark.parametrize("options", [{"workers": 1}, {"workers": 5}, {"table_bytes": 0}, {"table_bytes": 5000}])
-def test_any_worker_count_and_table_gives_the_same_ids(name, options, definition_text, tokenizer):
+def test_any_worker_count_and_table_gives_the_same_ids(name, options, device, definition_text, on_cpu):
     given_texts = texts.TEXTS * 3
-    ours = Tokenizer.from_str(definition_text(name), **options)
-    expected = tokenizer(name).encode_batch(given_texts).to_list()
+    ours = Tokenizer.from_str(definition_text(name), device=device, **options)
+    expected = on_cpu(name).encode_batch(given_texts).to_list()
     for _pass in ("cold", "warm"):
         assert ours.encode_batch(given_texts).to_list() == expected
 
@@ -136,11 +141,11 @@ def test_arrays_that_may_not_be_written_to_are_taken(tokenizer):
 @pytest.mark.parametrize("name", ["own/bert", "own/byte-level", "own/prepend"])
 @pytest.mark.parametrize("side", ["left", "right"])
 @pytest.mark.parametrize("max_length", [0, 1, 2, 3, 5, 16, 1000])
-def test_truncation_and_padding_equal_the_reference(name, side, max_length, definition_text):
+def test_truncation_and_padding_equal_the_reference(name, side, max_length, device, definition_text):
     theirs = oracle.copy_of(oracle.plain(definition_text(name)))
     theirs.enable_truncation(max_length, direction=side)
     theirs.enable_padding(direction=side, pad_id=3, pad_type_id=1, pad_to_multiple_of=4)
-    ours = Tokenizer.from_reference(theirs)
+    ours = Tokenizer.from_reference(theirs, device=device)
     batch = ours.encode_batch(texts.TEXTS)
     expected = theirs.encode_batch(texts.TEXTS)
     assert batch.to_list() == [row.ids for row in expected]
@@ -152,21 +157,21 @@ def test_truncation_and_padding_equal_the_reference(name, side, max_length, defi
 
 
 @pytest.mark.parametrize("padding", ["longest", "max_length"])
-def test_arguments_go_before_the_file(padding, definition_text):
+def test_arguments_go_before_the_file(padding, device, definition_text):
     theirs = oracle.copy_of(oracle.plain(definition_text("own/bert")))
     theirs.enable_truncation(7)
     theirs.enable_padding(length=7 if padding == "max_length" else None, pad_to_multiple_of=3)
-    ours = Tokenizer.from_str(definition_text("own/bert"))
+    ours = Tokenizer.from_str(definition_text("own/bert"), device=device)
     batch = ours.encode_batch(texts.TEXTS, truncation=True, max_length=7, padding=padding, pad_to_multiple_of=3)
     assert_same_ids(theirs, texts.TEXTS, batch)
 
 
-def test_a_post_processor_without_a_native_form_is_exact_too(definition_text):
+def test_a_post_processor_without_a_native_form_is_exact_too(device, definition_text):
     first, second = {"Sequence": {"id": "A", "type_id": 0}}, {"Sequence": {"id": "B", "type_id": 1}}
     twice = {"type": "TemplateProcessing", "single": [first] * 2, "pair": [first, second], "special_tokens": {}}
     text = oracle.changed(definition_text("own/bert"), post_processor=twice)
     given_texts = ["the cat", "", "sat"]
-    batch = Tokenizer.from_str(text).encode_batch(given_texts, padding="longest")
+    batch = Tokenizer.from_str(text, device=device).encode_batch(given_texts, padding="longest")
     theirs = oracle.copy_of(oracle.plain(text))
     theirs.enable_padding()
     assert_same_ids(theirs, given_texts, batch)
@@ -182,11 +187,11 @@ def test_the_switch_of_the_reference_that_no_file_holds_is_taken_over(definition
     assert_same_ids(reference, given_texts, pickle.loads(pickle.dumps(ours)).encode_batch(given_texts))
 
 
-def test_a_pickled_tokenizer_has_the_same_definition_and_options(definition_text):
-    ours = Tokenizer.from_str(definition_text("own/byte-level"), workers=1, table_bytes=0)
+def test_a_pickled_tokenizer_has_the_same_definition_and_options(device, definition_text):
+    ours = Tokenizer.from_str(definition_text("own/byte-level"), device=device, workers=1, table_bytes=0)
     again = pickle.loads(pickle.dumps(ours))
     assert again.definition.json == ours.definition.json
-    assert (again.workers.count, again.table.budget) == (1, 0)
+    assert (again.workers.count, again.table.budget, again.device.name) == (1, 0, device)
     assert again.encode_batch(texts.TEXTS).to_list() == ours.encode_batch(texts.TEXTS).to_list()
 
 
@@ -225,8 +230,8 @@ def test_what_comes_later_says_so(tokenizer, name, value):
         tokenizer("own/bert").encode_batch(["a"], **{name: value})
 
 
-def test_several_threads_share_a_tokenizer(definition_text):
-    ours = Tokenizer.from_str(definition_text("own/byte-level"), workers=2, table_bytes=1 << 16)
+def test_several_threads_share_a_tokenizer(device, definition_text):
+    ours = Tokenizer.from_str(definition_text("own/byte-level"), device=device, workers=2, table_bytes=1 << 16)
     expected = ours.encode_batch(texts.TEXTS).to_list()
     wrong: list[int] = []
 
@@ -245,15 +250,18 @@ def test_several_threads_share_a_tokenizer(definition_text):
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
-@pytest.mark.parametrize("parallelism", [None, "true", "false"])
-def test_a_process_forked_after_use_does_not_hang(parallelism, definition_text, tmp_path):
+@pytest.mark.parametrize(
+    ("device", "count", "parallelism"),
+    [("cpu", 1500, None), ("cpu", 1500, "true"), ("cpu", 1500, "false"), ("emulated", 200, "true")],
+)
+def test_a_process_forked_after_use_does_not_hang(device, count, parallelism, definition_text, tmp_path):
     for name in ("own/bert", "own/byte-level"):
         (tmp_path / "tokenizer.json").write_text(definition_text(name), encoding="utf-8")
         program = textwrap.dedent(
             """
-            import os, gpu_tok
-            tok = gpu_tok.Tokenizer.from_file("tokenizer.json", workers=2)
-            rows = ["some words %d" % i + " x" * i for i in range(1500)]
+            import os, sys, gpu_tok
+            tok = gpu_tok.Tokenizer.from_file("tokenizer.json", device=sys.argv[1], workers=2)
+            rows = ["some words %d" % i + " x" * i for i in range(int(sys.argv[2]))]
             expected = tok.encode_batch(rows).to_list()
             texts = tok.decode_batch(expected)
             child = os.fork()
@@ -265,7 +273,8 @@ def test_a_process_forked_after_use_does_not_hang(parallelism, definition_text, 
             """
         )
         environment = {**os.environ, **({"TOKENIZERS_PARALLELISM": parallelism} if parallelism else {})}
-        done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, env=environment, timeout=180, check=False)
+        command = [sys.executable, "-c", program, device, str(count)]
+        done = subprocess.run(command, cwd=tmp_path, env=environment, timeout=180, check=False)
         assert done.returncode == 0
 
 
@@ -275,14 +284,13 @@ def test_info_says_what_a_tokenizer_is(tokenizer):
     for name in QUICK:
         info = tokenizer(name).info()
         described = info.to_dict()
-        assert described["encode"]["grade"] in (1, 3)
+        assert described["encode"]["grade"] in (1, 2, 3)
         assert described["encode"]["grade"] == 1 or described["encode"]["reasons"]
         assert set(info.cuts.taken) <= set(info.cuts.certified)
         assert info.table_bytes_used <= info.table_bytes
         console = Console(record=True, width=120)
         console.print(info)
         assert "certified" in console.export_text()
-    assert tokenizer("own/bert").info().encode.grade == 1
     assert tokenizer("own/bert").info().decode.grade == 1
 
 

@@ -40,9 +40,26 @@ NoSpecialTokens = Annotated[
     bool,
     typer.Option("--no-special-tokens", help=r"Do not add \[CLS], <s> and the like.", rich_help_panel=ROWS),
 ]
+
+
+def _device_name(name: str) -> str:
+    from gpu_tok.choice import DEVICES, is_name
+
+    if not is_name(name):
+        raise typer.BadParameter(f"{name!r} is none of {DEVICES}")
+    return name
+
+
 DeviceName = Annotated[
-    Literal["auto", "cpu"],
-    typer.Option("--device", help="Where to run; auto takes what is there (-v says which).", rich_help_panel=RUNNING),
+    str,
+    typer.Option(
+        "--device",
+        metavar="NAME",
+        callback=_device_name,
+        help="Where to run: cpu, cuda (or cuda:1 for another GPU), emulated (CUDA's kernels on the CPU: slow, to test "
+        "them), or auto, which takes a GPU if there is one (-v says what it took, and why).",
+        rich_help_panel=RUNNING,
+    ),
 ]
 Workers = Annotated[
     int | None,
@@ -167,12 +184,16 @@ def print_json(result: dict[str, Any]) -> None:
     sys.stdout.flush()
 
 
-def load_tokenizer(path: str, device: str, workers: int | None, verbose: bool) -> Tokenizer:
+def load_tokenizer(path: str, device: str, workers: int | None, verbose: bool, **options: Any) -> Tokenizer:
+    """options: further ones of `Tokenizer`."""
+    from gpu_tok.info import small_batches
     from gpu_tok.tokenizer import Tokenizer
 
-    tokenizer = Tokenizer.from_file(path, device=device, workers=workers)
+    tokenizer = Tokenizer.from_file(path, device=device, workers=workers, **options)
     if verbose:
         say(f"device: {tokenizer.device.name} ({tokenizer.device.reason})")
+        if tokenizer.small_batch_bytes:
+            say(small_batches(tokenizer.small_batch_bytes))
     return tokenizer
 
 
@@ -182,6 +203,8 @@ def get_ready(tokenizer: Tokenizer) -> None:
 
     json_lines.get_ready()
     tokenizer.encode_batch(["a"])
+    if tokenizer.small_batch_bytes:  # that one went to the CPU
+        tokenizer.encode_batch(["a " * tokenizer.small_batch_bytes])
 
 
 def unescaped(separator: str | None) -> str | None:

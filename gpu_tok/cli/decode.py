@@ -103,6 +103,6 @@ def _decode_files(
 
     with behind(writer.write) as write, closing(read_tokens(sources, ids_field)) as batches:
         for batch in batches:
-            texts = tokenizer.decode_bytes(batch.rows, skip_special_tokens=skip_special_tokens)
+            texts = tokenizer.decode_bytes(batch.rows, skip_special_tokens=skip_special_tokens).to_host()
             write(texts)
             done.advance(batch.read, len(texts), texts.byte_count, len(batch.rows.flat))

@@ -57,7 +57,8 @@ def parity(
     """Compare the ids of every path with the reference's, document by document.
 
     Shows a hash of all ids for each path and, for each difference, where it
-    is and the stage where it began. Truncation and padding are off.
+    is and the stage where it began. Truncation and padding are off. The CPU's
+    path is always compared, that of --device beside it.
     Exit status 1 if anything differs.
 
     [dim]gpu-tok parity data/ -t tokenizer.json[/dim]
@@ -67,7 +68,7 @@ def parity(
 
     sources = find(inputs, kind=format)
     reading = Reading(text_field, (), unescaped(separator), invalid_utf8, BATCH_BYTES)
-    loaded = load_tokenizer(tokenizer, device, workers, verbose)
+    loaded = load_tokenizer(tokenizer, device, workers, verbose, small_batch_bytes=0)
     from gpu_tok.parity import check
 
     get_ready(loaded)

@@ -14,6 +14,7 @@ from gpu_tok.choice import choose
 from gpu_tok.cold import ColdPath
 from gpu_tok.decode import Decoder
 from gpu_tok.errors import TextError
+from gpu_tok.intern import TableUse
 from gpu_tok.on_device.batches import DevicePath
 from gpu_tok.on_device.decoder import DeviceDecoder
 from gpu_tok.on_device.gather import DeviceRows
@@ -48,10 +49,14 @@ class DeviceSide:
         """The decoder. Raises as `path` does."""
         return self._there("decoder", lambda device: DeviceDecoder(device, self._decoder))
 
-    @property
-    def has_path(self) -> bool:
-        """Has the path been used yet."""
-        return "path" in self._made
+    def table_use(self) -> TableUse:
+        """What the table holds; nothing before the first batch."""
+        if "path" not in self._made:
+            return TableUse()
+        device, table = self.path.device, self.path.encoder.table
+        with device.running():
+            rows, keys, ids = table.used_of_rooms()
+        return TableUse(rows, table.rows.nbytes + keys + 4 * ids, table.generation)
 
     def _there(self, name: str, make: Callable[[Any], Any]) -> Any:
         with self._lock:
