@@ -13,7 +13,7 @@
 #include "report.cuh"
 
 constexpr u32 BATCH_THREADS = 256;
-constexpr u32 CLAIM_BLOCKS = 6;      // that a multiprocessor holds: with more of them registers would be spilled
+constexpr u32 BATCH_BLOCKS = 6;      // that a multiprocessor holds: with more of them registers would be spilled
 constexpr u32 CLAIM_PROBES = 32;     // slots looked at before a miss is its own winner
 constexpr u32 SAMPLES = 16;          // places of 8 bytes that the hash of a long chunk looks at
 constexpr u32 NO_MISS = 0xFFFFFFFF;  // an empty slot of the batch table
@@ -58,7 +58,7 @@ DEVICE u32 claim(u32 number, const u8* bytes, i64 end, const Miss* misses, u32* 
 //   winner   2         1         2            or 0 1 0: whoever comes first
 //
 // slots: u32[slot_count], a power of two and at least twice the misses, all NO_MISS.
-KERNEL LAUNCHED_AS(BATCH_THREADS, CLAIM_BLOCKS)
+KERNEL LAUNCHED_AS(BATCH_THREADS, BATCH_BLOCKS)
     claim_misses(const u8* bytes, i64 count, const Miss* misses, const u64* report, u32* slots, i64 slot_count,
                  u32* winner) {
     if (is_spoiled(report)) return;
@@ -179,7 +179,7 @@ DEVICE bool fill_words(const u8* bytes, const Miss& miss, const i32* ids, i64 co
 // late_ids, of_winner: i32[], Late[winners], the winners' ids. rows: Row[row_count], of which at most row_limit get
 // used; keys, pool: u8[key_room], i32[id_room]. used: u64[3], how much of each was asked for: more than there is when
 // it is full. What finds no room is left out, and is new again in the next batch.
-KERNEL LAUNCHED_AS(BATCH_THREADS)
+KERNEL LAUNCHED_AS(BATCH_THREADS, BATCH_BLOCKS)
     publish_winners(const u8* bytes, i64 count, const Miss* misses, const u32* winners, const u64* report,
                     const i32* late_ids, const Late* of_winner, Row* rows, i64 row_count, i64 row_limit, u8* keys,
                     i64 key_room, i32* pool, i64 id_room, u64* used) {

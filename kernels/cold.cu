@@ -18,13 +18,13 @@ constexpr u32 COLD_BLOCKS = 8;  // that a multiprocessor holds: with more of the
 
 // Writes the normalized code points of each chunk. Any grid of COLD_THREADS; a thread a chunk.
 //
-// bytes: UTF-8 that has been checked; misses, winners: the chunks, u32[] of which report[WINNERS_SEEN] hold one. A chunk
-// with one of the host_flags is left to the host, with the whole batch. step ... ascii: see Normalizer. growth: so many
-// times what the first map makes is the most that a later step needs. arena: u32[arena_room]; of_winner: Late[winners].
-// report: u64[8]; counts all words that were asked for, also those that there was no room for.
+// bytes: UTF-8 that has been checked. winners: u32[], the chunks' numbers among the misses; report[WINNERS_SEEN] hold
+// one. A chunk with one of the host_flags is left to the host, with the whole batch. step ... ascii: see Normalizer.
+// growth: so many times what the first map makes is the most that a later step needs. arena: u32[arena_room];
+// of_winner: Late[winners]. report: u64[8]; counts all words asked for, also those that there was no room for.
 KERNEL LAUNCHED_AS(COLD_THREADS, COLD_BLOCKS)
     normalize_chunks(const u8* bytes, const Miss* misses, const u32* winners, i64 host_flags, const i64* step,
-                     i64 step_count, const u16* slot, const u32* image_start, const u32* image, const u8* combining,
+                     i64 step_count, const u16* slot, const i64* image_start, const u32* image, const u8* combining,
                      const Pair* pair, const u8* ascii, i64 growth, u32* arena, i64 arena_room, Late* of_winner,
                      u64* report) {
     if (is_spoiled(report)) return;

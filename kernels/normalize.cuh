@@ -28,7 +28,8 @@ struct Normalizer {
     const i64* step;
     i64 step_count;
     const u16* slot;
-    const u32 *image_start, *image;
+    const i64* image_start;
+    const u32* image;
     const u8* combining;
     const Pair* pair;
     const u8* ascii;
@@ -42,8 +43,8 @@ struct Image {
 DEVICE Image image_of(u32 code_point, i64 map, const Normalizer& tables) {
     const u32 slot = tables.slot[map * CODE_POINTS + code_point];
     if (slot == 0) return {nullptr, 1};
-    const u32 start = tables.image_start[slot];
-    return {tables.image + start, tables.image_start[slot + 1] - start};
+    const i64 start = tables.image_start[slot];
+    return {tables.image + start, (u32)(tables.image_start[slot + 1] - start)};
 }
 
 // Writes the image of a code point; returns where the next one goes.
@@ -98,8 +99,8 @@ DEVICE i64 map_bytes(const u8* bytes, i64 at, i64 end, const Normalizer& tables,
     return count;
 }
 
-// A later map, in place. Where an image would overtake what has not been read, the rest goes to the end of the room, and
-// from there it is never overtaken: the room holds `count` of the longest images.
+// A later map, in place. Where an image would overtake what has not been read, the rest goes to the end of the room,
+// and from there it is never overtaken: the room holds `count` of the longest images.
 //
 //   text    \u0130 x y . . .        lowercase, room 6; the first one becomes two
 //           . . . . x y              moved

@@ -18,8 +18,8 @@ THREADS = 128  # of a block, as in kernels/cold.cu
 
 
 class ColdTables(NamedTuple):
-    """On the device. native: tables as `compile_native` makes them, with uint32 starts of templates; growth: see
-    `growth_of`; host_flags: flags of chunks that only the host encodes."""
+    """On the device. native: the tables of `compile_native`; growth: see `growth_of`; host_flags: flags of chunks that
+    only the host encodes."""
 
     native: NativeTables
     growth: int
@@ -27,12 +27,10 @@ class ColdTables(NamedTuple):
 
 
 def upload(device: Any, tables: NativeTables, host_flags: int) -> ColdTables:
-    """The tables of the cold path in the device's memory: 7 MB for BERT, of which 6 MB are looked up by code point."""
+    """The tables of the cold path in the device's memory: 8 MB for BERT uncased, most of it looked up by code point."""
     steps = tables.normalizer.steps
     assert len(steps) == 0 or steps[0] == 0, "the first step is no map: the kernel takes it straight from the bytes"
-    starts = tables.normalizer.template_starts.astype(np.uint32)
-    normalizer = _uploaded(device, tables.normalizer._replace(template_starts=starts))
-    native = NativeTables(normalizer, _uploaded(device, tables.words), _uploaded(device, tables.model))
+    native = NativeTables(*(_uploaded(device, part) for part in tables))
     return ColdTables(native, growth_of(tables.normalizer), host_flags)
 
 
