@@ -13,7 +13,7 @@
 constexpr u32 GATHER_THREADS = 256;
 constexpr u32 GATHER_WARPS = GATHER_THREADS / WARP;
 constexpr u32 GATHER_BLOCKS = 4;  // that a multiprocessor holds: with more of them registers would be spilled
-constexpr i64 STAGE = 1024;       // ids of a tile that are brought together before they are written
+constexpr i64 STAGE = 1024;       // ids of a span that are brought together before they are written
 constexpr i64 LONG_LIST = 32;     // more ids than that are copied by the whole warp
 constexpr i64 PIECE = 4096;       // and lists of more than that by several blocks, so many ids each
 constexpr i64 PART = 1024;        // columns of a rectangle that a warp writes
@@ -55,23 +55,23 @@ DEVICE void copy_ids(const i32* source, i64 count, u32 first, u32 step, i32* ids
     for (i64 i = first; i < count; i += step) ids[i] = source[i];
 }
 
-// Writes the ids of all chunks. Any grid of GATHER_THREADS; a warp a tile, a lane a chunk. The ids of a tile are brought
+// Writes the ids of all chunks. Any grid of GATHER_THREADS; a warp a span, a lane a chunk. The ids of a span are brought
 // together first, and written by neighbours side by side; what lies between two rows is written with them, and fill_rows
 // puts there what belongs there.
 //
 //   entries    ONE_ID | 7    row 4: 8 9    ONE_ID | 5
 //   ids        7             8 9           5
 //
-// entries: u32[], those of a tile from entry_at on; tile_chunk, tile_id: i64[tiles + 1], chunks and ids before each tile.
-// rows, pool, late, late_ids: what entries name. layout: RowPlace[row_count], or null when ids stay where they are;
-// keeps_last: rows that are cut keep their last ids. tile_row: i64[tiles + 1], rows that begin at or before the first id of
-// each tile. id_count: i64[1], ids that leave, with padding and special tokens; where they are more than id_room, the
+// entries: u32[], those of a span from entry_at on; tile_chunk: i64[tiles + 1], chunks before each tile; span_id:
+// i64[spans + 1], ids before each span. rows, pool, late, late_ids: what entries name. layout: RowPlace[row_count], or null when ids stay where they are;
+// keeps_last: rows that are cut keep their last ids. span_row: i64[spans + 1], rows that begin at or before the first id of
+// each span. id_count: i64[1], ids that leave, with padding and special tokens; where they are more than id_room, the
 // report says so and nothing is written. ids: i32[id_room]. pieces: Piece[2 * id_room / PIECE], of long lists, for
 // gather_long; piece_count: u64[1], 0 before. report: u64[8].
 KERNEL LAUNCHED_AS(GATHER_THREADS, GATHER_BLOCKS)
-    gather_ids(const u32* entries, const i64* tile_chunk, const i64* tile_id, i64 tiles, const Row* rows,
+    gather_ids(const u32* entries, const i64* tile_chunk, i64 tiles, const i64* span_id, const Row* rows,
                const i32* pool, const Late* late, const i32* late_ids, const RowPlace* layout, i64 row_count,
-               i64 keeps_last, const i64* tile_row, const i64* id_count, i32* ids, i64 id_room, Piece* pieces,
+               i64 keeps_last, const i64* span_row, const i64* id_count, i32* ids, i64 id_room, Piece* pieces,
                u64* piece_count, u64* report) {
     SHARED(i32[GATHER_WARPS][STAGE], stages);
     i32* stage = stages[threadIdx.x / WARP];
@@ -82,22 +82,23 @@ KERNEL LAUNCHED_AS(GATHER_THREADS, GATHER_BLOCKS)
         if (!has_room) report_too_small(report);
     }
     if (!has_room) return;
-    for (i64 tile = grid_thread() / WARP; tile < tiles; tile += grid_threads() / WARP) {
-        i64 place = tile_id[tile];
-        const i64 place_end = tile_id[tile + 1];
+    for (i64 span = grid_thread() / WARP; SPAN_TILES * span < tiles; span += grid_threads() / WARP) {
+        i64 place = span_id[span];
+        const i64 place_end = span_id[span + 1];
         if (place == place_end) continue;
         RowPlace row = ANYWHERE;
         i64 end = place_end;
         if (layout != nullptr) {
-            end = target_of(place_end, layout[min(tile_row[tile + 1], row_count) - 1], keeps_last);
-            row = layout[tile_row[tile] - 1];
+            end = target_of(place_end, layout[min(span_row[span + 1], row_count) - 1], keeps_last);
+            row = layout[span_row[span] - 1];
         }
         const i64 begin = target_of(place, row, keeps_last);
         if (begin == end) continue;
         const bool is_staged = end - begin <= STAGE;
         i32* sink = is_staged ? stage : ids + begin;
-        const u32* own_entries = entries + entry_at(tile, tile_chunk);
-        const u32 chunks = (u32)(tile_chunk[tile + 1] - tile_chunk[tile]);
+        const i64 chunks_seen = chunks_before(span, tile_chunk, tiles);
+        const u32* own_entries = entries + entry_at(span, chunks_seen);
+        const u32 chunks = (u32)(chunks_before(span + 1, tile_chunk, tiles) - chunks_seen);
         for (u32 first = 0; first < chunks; first += WARP) {
             const bool exists = first + lane() < chunks;
             const u32 entry = exists ? own_entries[first + lane()] : ONE_ID;
@@ -107,7 +108,7 @@ KERNEL LAUNCHED_AS(GATHER_THREADS, GATHER_BLOCKS)
             const i64 own_place = place + scan.before;
             if (found.count > 0 && own_place >= row.end) {
                 const auto is_behind = [&](i64 i) { return layout[i].begin <= own_place; };
-                row = layout[first_not(tile_row[tile], min(tile_row[tile + 1], row_count), is_behind) - 1];
+                row = layout[first_not(span_row[span], min(span_row[span + 1], row_count), is_behind) - 1];
             }
             const i64 target = target_of(own_place, row, keeps_last);
             const i64 kept = target_of(own_place + found.count, row, keeps_last) - target;

@@ -2,7 +2,7 @@
 // rows and the same hash. What is new goes to the batch table (batch_table.cu).
 //
 //   look_up_chunks   chunks -> entries, and a list of misses
-//   count_late       the ids of tiles with misses, which look_up_chunks could not count
+//   count_late       the ids of spans with misses, which look_up_chunks could not count
 //
 // Kernels that touch one table run in order on one stream, so what one of them wrote is whole for the next.
 
@@ -17,12 +17,13 @@ constexpr u32 INTERN_THREADS = 256;
 constexpr u32 INTERN_WARPS = INTERN_THREADS / WARP;
 // Blocks that a multiprocessor holds: with more of them registers would be spilled.
 constexpr u32 LOOK_BLOCKS = 4, COUNT_BLOCKS = 6;
-constexpr u32 TAIL = 32;   // bytes behind a tile that are kept with it, for its last chunk
-constexpr u32 SLACK = 16;  // bytes that may be loaded behind them
+constexpr u32 TAIL = 32;      // bytes behind a span that are kept with it, for its last chunk
+constexpr u32 SLACK = 16;     // bytes that may be loaded behind them
+constexpr u32 WINDOW = 1024;  // chunks whose starts are listed at a time; most spans have no more
 constexpr u32 SECTION_LAST = 2;  // gpu_tok/tables/ends.py
 constexpr u32 WHOLE = 16;
 constexpr u32 NO_ENTRY = 0xFFFFFFFF;  // no row was found
-constexpr i64 NOT_COUNTED = -1;       // ids of a tile with misses
+constexpr i64 NOT_COUNTED = -1;       // ids of a span with misses
 
 struct Found {
     u32 entry;
@@ -47,61 +48,66 @@ DEVICE Found find_entry(const Row* rows, i64 row_count, const u8* keys, const u8
     return {NO_ENTRY, 0};
 }
 
-// What a warp knows of its tile; `cuts` and `rank` are of the lane's word.
-struct Tile {
-    i64 begin;                  // bytes
-    i64 first_entry;            // where the entries of its chunks begin
-    i64 section, section_end;   // the sections that begin in the tile and are not placed yet
-    u32 chunks, cuts, rank;
+// What a warp knows of its span; `cuts` and `rank` are of the lane's bytes.
+struct Span {
+    i64 begin;                 // bytes
+    i64 first_entry;           // where the entries of its chunks begin
+    i64 section, section_end;  // the sections that begin in the span and are not placed yet
+    u64 cuts;
+    u32 chunks, rank;
 };
 
-DEVICE Tile read_tile(i64 tile, i64 count, const u32* mask, const i64* tile_chunk, const i64* tile_section) {
-    const i64 word = tile * TILE_WORDS + lane();
-    const u32 cuts = word * WORD < count ? mask[word] : 0;
-    const u32 through = warp_scan((u32)__popc(cuts));
+DEVICE Span read_span(i64 span, i64 count, const u32* mask, const i64* tile_chunk, const i64* tile_section) {
+    const i64 word = (span * WARP + lane()) * (SPAN_WORD / WORD), tiles = (count + TILE - 1) / TILE;
+    u64 cuts = word * WORD < count ? mask[word] : 0;
+    if ((word + 1) * WORD < count) cuts |= (u64)mask[word + 1] << WORD;
+    const u32 through = warp_scan((u32)__popcll(cuts));
     const u32 chunks = __shfl_sync(WHOLE_WARP, through, WARP - 1);
-    return {tile * TILE, entry_at(tile, tile_chunk), tile_section[tile], tile_section[tile + 1],
-            chunks,      cuts,             through - __popc(cuts)};
+    const i64 section = tile_section[SPAN_TILES * span], section_end = tile_section[min(SPAN_TILES * (span + 1), tiles)];
+    return {span * SPAN, entry_at(span, tile_chunk[SPAN_TILES * span]), section, section_end, cuts, chunks,
+            through - (u32)__popcll(cuts)};
 }
 
-// Writes where the chunks of a tile begin.
-//
-//   cuts    1001 0000 | 0100 ...         two lanes of 8 bytes, say
-//   start   0 3 9
-DEVICE void list_starts(const Tile& tile, u16* start) {
-    u32 place = tile.rank;
-    for (u32 left = tile.cuts; left != 0; left &= left - 1) start[place++] = (u16)(lane() * WORD + __ffs(left) - 1);
-}
-
-// A tile as a warp keeps it: each of its bytes is read once, 16 at a time, for the chunks overlap in the words that they
+// A span as a warp keeps it: each of its bytes is read once, 16 at a time, for the chunks overlap in the words that they
 // are loaded by.
-struct alignas(16) KeptTile {
-    u8 bytes[TILE + TAIL + SLACK];
-    u16 start[TILE];  // of its chunks
+struct alignas(16) KeptSpan {
+    u8 bytes[SPAN + TAIL + SLACK];
+    u16 start[WINDOW + 2];  // of some of its chunks, and of the chunk behind them
 };
 
 DEVICE void keep_bytes(i64 begin, const u8* bytes, i64 count, u8* kept) {
-    for (u32 at = 16 * lane(); at < TILE + TAIL; at += 16 * WARP) {
+    for (u32 at = 16 * lane(); at < SPAN + TAIL; at += 16 * WARP) {
         if (begin + at < count) *reinterpret_cast<Bytes16*>(kept + at) = load_16(bytes, begin + at, count);
     }
 }
 
+// Writes where the chunks from `window` on begin, WINDOW of them and one more.
+//
+//   cuts    1001 0000 | 0100 ...         two lanes of 8 bytes, say
+//   start   0 3 9
+DEVICE void list_starts(const Span& span, u32 window, u16* start) {
+    u32 place = span.rank - window;  // beyond WINDOW also where it would be negative
+    for (u64 left = span.cuts; left != 0; left &= left - 1, place++) {
+        if (place <= WINDOW) start[place] = (u16)(lane() * SPAN_WORD + __ffsll(left) - 1);
+    }
+}
+
 // Writes for each section that begins at one of the 32 chunks from `first` on, or behind the last chunk, how many ids of
-// its tile come before it. ids: of the chunks before `first`.
-DEVICE void place_sections(Tile& tile, u32 first, WarpScan scan, i64 ids, const i64* section_start,
+// its span come before it. ids: of the chunks before `first`.
+DEVICE void place_sections(Span& span, u32 first, WarpScan scan, i64 ids, const i64* section_start,
                            i64* section_before) {
-    while (tile.section < tile.section_end) {
-        const i64 section = tile.section + lane();
-        const bool exists = section < tile.section_end;
-        const u32 offset = exists ? (u32)(section_start[section] - tile.begin) : 0;
-        const u32 cuts = __shfl_sync(WHOLE_WARP, tile.cuts, offset / WORD);
-        const u32 rank = __shfl_sync(WHOLE_WARP, tile.rank, offset / WORD);
-        const u32 chunk = rank + __popc(cuts & ((1u << offset % WORD) - 1));
-        const bool is_here = exists && (chunk < first + WARP || first + WARP >= tile.chunks);
+    while (span.section < span.section_end) {
+        const i64 section = span.section + lane();
+        const bool exists = section < span.section_end;
+        const u32 offset = exists ? (u32)(section_start[section] - span.begin) : 0;
+        const u64 cuts = __shfl_sync(WHOLE_WARP, span.cuts, offset / SPAN_WORD);
+        const u32 rank = __shfl_sync(WHOLE_WARP, span.rank, offset / SPAN_WORD);
+        const u32 chunk = rank + __popcll(cuts & ((1ull << offset % SPAN_WORD) - 1));
+        const bool is_here = exists && (chunk < first + WARP || first + WARP >= span.chunks);
         const i64 before = __shfl_sync(WHOLE_WARP, scan.before, (chunk - first) % WARP);
         if (is_here) section_before[section] = ids + (chunk - first < WARP ? before : scan.total);
         const u32 placed = __popc(__ballot_sync(WHOLE_WARP, is_here));
-        tile.section += placed;
+        span.section += placed;
         if (placed < WARP) break;
     }
 }
@@ -115,58 +121,63 @@ DEVICE u32 flags_of(u32 section_flags, bool is_first, bool is_last, u32 flag_mas
     return flags & flag_mask;
 }
 
-// Finds the entry of each chunk. Any grid of INTERN_THREADS; a warp a tile, a lane a chunk.
+// Finds the entry of each chunk. Any grid of INTERN_THREADS; a warp a span, a lane a chunk.
 //
 //   bytes           t h e _ c a t _ x y z z y
 //   entries         the: ONE_ID | 1996    _cat: ONE_ID | 4937    _xyzzy: MISS | 0
-//   tile_ids        NOT_COUNTED, for there is a miss         section_before  0
+//   span_ids        NOT_COUNTED, for there is a miss         section_before  0
 //
 // bytes: u8[count] at a multiple of 16; mask: u32[(count + 31) / 32], the cuts. tile_chunk: i64[tiles + 1], chunks before
 // each tile; section_start: i64[sections + 1]; tile_section: i64[tiles + 1], sections that begin before each tile.
 // section_kind: i32[sections], the id of an added token, or the complement of a section's flags; null where all sections
 // are text and no flag matters. rows: Row[row_count], a power of two or 0; keys: their pool.
-// entries: u32[entry_room + 7 * tiles], for entry_room chunks; those of a tile from entry_at on. tile_ids: i64[tiles];
+// entries: u32[entry_room + 7 * spans], for entry_room chunks; those of a span from entry_at on. span_ids: i64[spans];
 // section_before: i64[sections], zeros before the first chunk; misses: Miss[miss_room], in any order. report: u64[8],
 // counts all chunks and misses, also those that there was no room for, and says so.
 KERNEL LAUNCHED_AS(INTERN_THREADS, LOOK_BLOCKS)
     look_up_chunks(const u8* bytes, i64 count, const u32* mask, const i64* tile_chunk, const i64* section_start,
                    const i64* tile_section, const i32* section_kind, i64 flag_mask, const Row* rows, i64 row_count,
-                   const u8* keys, u32* entries, i64 entry_room, i64* tile_ids, i64* section_before, Miss* misses,
+                   const u8* keys, u32* entries, i64 entry_room, i64* span_ids, i64* section_before, Miss* misses,
                    i64 miss_room, u64* report) {
-    SHARED(KeptTile[INTERN_WARPS], kept_tiles);
-    KeptTile& kept = kept_tiles[threadIdx.x / WARP];
-    const i64 tiles = (count + TILE - 1) / TILE, entry_end = entry_room + (SECTOR_ENTRIES - 1) * tiles;
+    SHARED(KeptSpan[INTERN_WARPS], kept_spans);
+    KeptSpan& kept = kept_spans[threadIdx.x / WARP];
+    const i64 tiles = (count + TILE - 1) / TILE, spans = (count + SPAN - 1) / SPAN;
+    const i64 entry_end = entry_room + (SECTOR_ENTRIES - 1) * spans;
     if (grid_thread() == 0) {
         report[CHUNKS_SEEN] = tile_chunk[tiles];
         if (tile_chunk[tiles] > entry_room) report_too_small(report);
     }
-    for (i64 number = grid_thread() / WARP; number < tiles; number += grid_threads() / WARP) {
-        Tile tile = read_tile(number, count, mask, tile_chunk, tile_section);
-        if (tile.chunks == 0) {
-            if (lane() == 0) tile_ids[number] = 0;
+    for (i64 number = grid_thread() / WARP; number < spans; number += grid_threads() / WARP) {
+        Span span = read_span(number, count, mask, tile_chunk, tile_section);
+        if (span.chunks == 0) {
+            if (lane() == 0) span_ids[number] = 0;
             continue;
         }
-        list_starts(tile, kept.start);
-        keep_bytes(tile.begin, bytes, count, kept.bytes);
-        __syncwarp();  // the tile is whole
-        const i64 first_section = tile.section;
-        const i64 next_start = first_cut_from(number + 1, tiles, tile_chunk, mask, count);
-        const u32 stored = (tile.chunks + SECTOR_ENTRIES - 1) / SECTOR_ENTRIES * SECTOR_ENTRIES;
+        const i64 first_section = span.section;
+        const i64 next_start = first_cut_from(SPAN_TILES * (number + 1), tiles, tile_chunk, mask, count);
+        const u32 stored = (span.chunks + SECTOR_ENTRIES - 1) / SECTOR_ENTRIES * SECTOR_ENTRIES;
         i64 own_ids = 0, placed_ids = 0;
-        bool is_counted = true;  // all chunks of this lane; the sections of a tile where not are placed again later
-        for (u32 first = 0; first < tile.chunks; first += WARP) {
+        bool is_counted = true;  // all chunks of this lane; the sections of a span where not are placed again later
+        for (u32 first = 0; first < span.chunks; first += WARP) {
+            const u32 in_window = first % WINDOW + lane();
+            if (first % WINDOW == 0) {
+                __syncwarp();  // nobody reads the last window any more, or the last span
+                if (first == 0) keep_bytes(span.begin, bytes, count, kept.bytes);
+                list_starts(span, first, kept.start);
+                __syncwarp();  // the span is whole
+            }
             const u32 own = first + lane();
             Found found = {0, 0};
             u32 flags = 0;
             i64 at = 0, length = 0;
-            if (own < tile.chunks) {
-                at = tile.begin + kept.start[own];
-                const i64 end = own + 1 < tile.chunks ? tile.begin + kept.start[own + 1] : next_start;
+            if (own < span.chunks) {
+                at = span.begin + kept.start[in_window];
+                const i64 end = own + 1 < span.chunks ? span.begin + kept.start[in_window + 1] : next_start;
                 length = end - at;
                 i32 kind = ~0;
                 if (section_kind != nullptr) {
                     const auto is_behind = [&](i64 i) { return section_start[i] <= at; };
-                    const i64 section = first_not(first_section, tile.section_end, is_behind) - 1;
+                    const i64 section = first_not(first_section, span.section_end, is_behind) - 1;
                     kind = section_kind[section];
                     flags = flags_of(~kind, at == section_start[section], end == section_start[section + 1], flag_mask);
                 }
@@ -174,9 +185,9 @@ KERNEL LAUNCHED_AS(INTERN_THREADS, LOOK_BLOCKS)
                 if (kind >= 0) {
                     found = {ONE_ID | kind, 1};
                 } else if (length <= LONGEST_KEPT && flags <= MOST_FLAGS && row_count > 0) {
-                    const bool is_kept = end - tile.begin <= TILE + TAIL;
+                    const bool is_kept = end - span.begin <= SPAN + TAIL;
                     found = find_entry(rows, row_count, keys, is_kept ? kept.bytes : bytes,
-                                       is_kept ? kept.start[own] : at, (u32)length, flags,
+                                       is_kept ? kept.start[in_window] : at, (u32)length, flags,
                                        is_kept ? (i64)sizeof(kept.bytes) : count);
                 }
             }
@@ -188,43 +199,42 @@ KERNEL LAUNCHED_AS(INTERN_THREADS, LOOK_BLOCKS)
                 if (miss < miss_room) misses[miss] = {at, (u32)length, flags};
                 if (miss == miss_room) report_too_small(report);
             }
-            const i64 place = tile.first_entry + own;
+            const i64 place = span.first_entry + own;
             if (own < stored && place < entry_end) entries[place] = found.entry;
             own_ids += found.count;
-            if (tile.section == tile.section_end) continue;
+            if (span.section == span.section_end) continue;
             const WarpScan scan = scan_counts(found.count);
-            place_sections(tile, first, scan, placed_ids, section_start, section_before);
+            place_sections(span, first, scan, placed_ids, section_start, section_before);
             placed_ids += scan.total;
         }
         const bool all_counted = __all_sync(WHOLE_WARP, is_counted);
         const i64 ids = warp_sum(own_ids);
-        if (lane() == 0) tile_ids[number] = all_counted ? ids : NOT_COUNTED;
-        __syncwarp();  // nobody reads the kept tile any more
+        if (lane() == 0) span_ids[number] = all_counted ? ids : NOT_COUNTED;
     }
 }
 
-// Counts the ids of the tiles that have misses. Any grid of INTERN_THREADS; a warp a tile.
+// Counts the ids of the spans that have misses. Any grid of INTERN_THREADS; a warp a span.
 //
-// entries, tile_ids, section_before: as look_up_chunks left them; late: Late[misses]. report: u64[8].
+// entries, span_ids, section_before: as look_up_chunks left them; late: Late[misses]. report: u64[8].
 KERNEL LAUNCHED_AS(INTERN_THREADS, COUNT_BLOCKS)
     count_late(i64 count, const u32* mask, const i64* tile_chunk, const i64* section_start, const i64* tile_section,
-               const Row* rows, const u32* entries, const Late* late, const u64* report, i64* tile_ids,
+               const Row* rows, const u32* entries, const Late* late, const u64* report, i64* span_ids,
                i64* section_before) {
     if (is_spoiled(report) || report[MISSES_SEEN] == 0) return;
-    const i64 tiles = (count + TILE - 1) / TILE;
-    for (i64 number = grid_thread() / WARP; number < tiles; number += grid_threads() / WARP) {
-        const bool is_counted = tile_ids[number] != NOT_COUNTED;
+    const i64 spans = (count + SPAN - 1) / SPAN;
+    for (i64 number = grid_thread() / WARP; number < spans; number += grid_threads() / WARP) {
+        const bool is_counted = span_ids[number] != NOT_COUNTED;
         __syncwarp();  // all lanes have read what lane 0 writes below
         if (is_counted) continue;
-        Tile tile = read_tile(number, count, mask, tile_chunk, tile_section);
+        Span span = read_span(number, count, mask, tile_chunk, tile_section);
         i64 ids = 0;
-        for (u32 first = 0; first < tile.chunks; first += WARP) {
+        for (u32 first = 0; first < span.chunks; first += WARP) {
             const u32 own = first + lane();
-            const bool exists = own < tile.chunks;
-            const WarpScan scan = scan_counts(exists ? count_of(entries[tile.first_entry + own], rows, late) : 0);
-            place_sections(tile, first, scan, ids, section_start, section_before);
+            const bool exists = own < span.chunks;
+            const WarpScan scan = scan_counts(exists ? count_of(entries[span.first_entry + own], rows, late) : 0);
+            place_sections(span, first, scan, ids, section_start, section_before);
             ids += scan.total;
         }
-        if (lane() == 0) tile_ids[number] = ids;
+        if (lane() == 0) span_ids[number] = ids;
     }
 }

@@ -1,8 +1,9 @@
-// A tile is the text that a warp looks at: a lane has one word of the mask, a bit for each byte at which a chunk begins.
+// A tile is the text that a warp cuts: a lane has one word of the mask, a bit for each byte at which a chunk begins. A span
+// is the text that a warp looks up: two tiles, so that what is read and written at both ends is a smaller part of it.
 //
-//   bytes    t h e _ c a t ...  32 bytes a lane  |  the next lane's
+//   bytes    t h e _ c a t ...  32 bytes a lane, 64 in a span  |  the next lane's
 //   cuts     1 0 0 1 0 0 0 ...
-//   rank     0                                   |  2         cuts in the words of lower lanes
+//   rank     0                                                 |  2         cuts in the words of lower lanes
 
 #pragma once
 
@@ -11,18 +12,22 @@
 constexpr u32 WORD = 32;          // bytes of text that one word of the mask stands for
 constexpr u32 TILE_WORDS = WARP;  // words of the mask in a tile
 constexpr u32 TILE = TILE_WORDS * WORD;
-constexpr u32 NEAR_WORDS = 8;  // 32 bytes
-constexpr u32 SECTOR_ENTRIES = 8;  // of 4 bytes each in the 32 bytes that memory reads and writes at once
+constexpr u32 SPAN_TILES = 2;
+constexpr u32 SPAN = SPAN_TILES * TILE;
+constexpr u32 SPAN_WORD = SPAN / WARP;  // bytes of a lane
+constexpr u32 NEAR_WORDS = 8;           // 32 bytes
+constexpr u32 SECTOR_ENTRIES = 8;       // of 4 bytes each in the 32 bytes that memory reads and writes at once
 
-// Where the entries of a tile begin: in a sector of their own, which no other warp reads or writes.
+// Chunks that begin before a span. tile_chunk: i64[tiles + 1], those that begin before each tile.
+DEVICE i64 chunks_before(i64 span, const i64* tile_chunk, i64 tiles) { return tile_chunk[min(SPAN_TILES * span, tiles)]; }
+
+// Where the entries of a span begin, of which `chunks` chunks begin before it: in a sector of their own, which no other
+// warp reads or writes. All entries together take up to 7 a span more than there are chunks.
 //
-//   chunks that begin in tiles   3 9 1     tile_chunk   0 3 12 13
-//   entry_at                     0 8 24    a tile's entries end at or before those of the next
-//
-// tile_chunk: i64[tiles + 1], chunks that begin before each tile. All entries together take up to 7 a tile more than there
-// are chunks.
-DEVICE i64 entry_at(i64 tile, const i64* tile_chunk) {
-    return (tile_chunk[tile] + (SECTOR_ENTRIES - 1) * tile) & ~(i64)(SECTOR_ENTRIES - 1);
+//   chunks that begin in spans   3 9 1
+//   entry_at                     0 8 24      a span's entries end at or before those of the next
+DEVICE i64 entry_at(i64 span, i64 chunks) {
+    return (chunks + (SECTOR_ENTRIES - 1) * span) & ~(i64)(SECTOR_ENTRIES - 1);
 }
 
 // The place of the first cut in tile `tile` or behind it; `count`, the text's end, where there is none. The whole warp

@@ -125,7 +125,7 @@ def test_sanitizers_find_nothing(dumped, mode, kernels):
 @pytest.mark.parametrize(
     ("kernel", "mode", "fault"),
     [
-        ("look_up_chunks", Mode.THREAD, ("intern.cu", "__syncwarp();  // the tile is whole", "")),
+        ("look_up_chunks", Mode.THREAD, ("intern.cu", "__syncwarp();  // the span is whole", "")),
         ("gather_ids", Mode.THREAD, ("gather.cu", "__syncwarp();  // the ids are all there", "")),
         ("gather_long", Mode.ADDRESS, ("gather.cu", "late_ids + ~piece.from", "late_ids + piece.from")),
         ("settle_misses", Mode.ADDRESS, ("batch_table.cu", "number[winner[miss]]", "number[winner[miss]] + 1")),

@@ -107,10 +107,11 @@ def test_entries_stand_for_the_ids_of_their_chunks():
 
 
 def entries_in_order(found: Entries, cuts: Cuts) -> list[int]:
-    """Without what lies between those of two tiles."""
+    """Without what lies between those of two spans."""
     tile_chunk = cuts.tile_chunk.tolist()
-    begins = [(chunks + 7 * tile) // 8 * 8 for tile, chunks in enumerate(tile_chunk)]
-    counts = [end - begin for begin, end in itertools.pairwise(tile_chunk)]
+    span_chunk = [*tile_chunk[:-1:2], tile_chunk[-1]]
+    begins = [(chunks + 7 * span) // 8 * 8 for span, chunks in enumerate(span_chunk)]
+    counts = [end - begin for begin, end in itertools.pairwise(span_chunk)]
     pairs = zip(begins, counts, strict=False)
     return [entry for begin, count in pairs for entry in found.entries[begin : begin + count].tolist()]
 

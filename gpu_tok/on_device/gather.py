@@ -9,18 +9,18 @@ import numpy as np
 from gpu_tok.batch import Padded, Padding, TypeIds, width_of
 from gpu_tok.on_device.batch_table import Late, starts_on
 from gpu_tok.on_device.cut import Cuts
-from gpu_tok.on_device.intern import Entries
+from gpu_tok.on_device.intern import SPAN, Entries, spans_of
 from gpu_tok.on_device.table import DeviceTable
-from gpu_tok.on_device.text import THREADS, TILE, WORD, Text
+from gpu_tok.on_device.text import THREADS, WORD, Text
 from gpu_tok.postprocess import UNLIMITED, Plan, lengths_of
 
 PIECE = 4096  # ids of a long list that a block copies; kernels/gather.cu
 
 
 class Places(NamedTuple):
-    """tile_id: int64[tiles + 1], ids before each tile; section_place: int64[sections + 1], ids before each section."""
+    """span_id: int64[spans + 1], ids before each span; section_place: int64[sections + 1], ids before each section."""
 
-    tile_id: Any
+    span_id: Any
     section_place: Any
 
 
@@ -38,16 +38,16 @@ class DeviceRows(NamedTuple):
 def place_sections(
     device: Any, text: Text, cuts: Cuts, found: Entries, late: Late | None, table: DeviceTable
 ) -> Places:
-    """Where the ids of tiles and sections begin, when all are written one behind the other."""
+    """Where the ids of spans and sections begin, when all are written one behind the other."""
     if late is not None:
-        device.launch("count_late", device.grid(text.tiles * WORD, THREADS), THREADS, len(text.bytes), cuts.mask,
+        device.launch("count_late", device.grid(WORD * spans_of(text), THREADS), THREADS, len(text.bytes), cuts.mask,
                       cuts.tile_chunk, text.section_start, cuts.tile_section, table.rows, found.entries, late.of_miss,
-                      cuts.report, found.tile_ids, found.section_before)  # fmt: skip
-    tile_id = starts_on(device.xp, found.tile_ids)
-    section_place = tile_id[text.section_start // TILE]
+                      cuts.report, found.span_ids, found.section_before)  # fmt: skip
+    span_id = starts_on(device.xp, found.span_ids)
+    section_place = span_id[text.section_start // SPAN]
     section_place[:-1] += found.section_before
-    section_place[-1:] = tile_id[-1:]
-    return Places(tile_id, section_place)
+    section_place[-1:] = span_id[-1:]
+    return Places(span_id, section_place)
 
 
 def run(
@@ -62,13 +62,13 @@ def run(
     xp, row_place = device.xp, places.section_place[text.row_section]
     layout = _lay_out(device, row_place, plan)
     ids, pieces, piece_count = xp.empty(id_room, np.int32), _room_for_pieces(xp, id_room), xp.zeros(1, np.uint64)
-    tile_row = None
+    span_row = None
     if layout.rows is not None:
-        tile_row = xp.searchsorted(row_place, places.tile_id, side="right").astype(np.int64)
+        span_row = xp.searchsorted(row_place, places.span_id, side="right").astype(np.int64)
     late_of_miss, late_ids = (None, None) if late is None else (late.of_miss, late.ids)
-    device.launch("gather_ids", device.grid(text.tiles * WORD, THREADS), THREADS, found.entries, cuts.tile_chunk,
-                  places.tile_id, text.tiles, table.rows, table.ids, late_of_miss, late_ids, layout.rows,
-                  len(layout.counts), int(plan is not None and plan.keep_last), tile_row, layout.starts[-1:], ids,
+    device.launch("gather_ids", device.grid(WORD * spans_of(text), THREADS), THREADS, found.entries, cuts.tile_chunk,
+                  text.tiles, places.span_id, table.rows, table.ids, late_of_miss, late_ids, layout.rows,
+                  len(layout.counts), int(plan is not None and plan.keep_last), span_row, layout.starts[-1:], ids,
                   id_room, pieces, piece_count, cuts.report)  # fmt: skip
     device.launch("gather_long", device.grid(len(pieces) * THREADS, THREADS), THREADS, pieces, piece_count, table.ids,
                   late_ids, ids)  # fmt: skip

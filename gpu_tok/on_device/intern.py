@@ -16,9 +16,10 @@ from gpu_tok.on_device.cut import Cuts, CutterTables
 from gpu_tok.on_device.report import MISSES_SEEN, NEEDS_HOST, WINNERS_SEEN, spoil_if
 from gpu_tok.on_device.rooms import Rooms, Shares
 from gpu_tok.on_device.table import DeviceTable
-from gpu_tok.on_device.text import THREADS, WORD, Text, row_at
+from gpu_tok.on_device.text import THREADS, TILE, Text, row_at
 
-MOST_UNUSED = 7  # entries behind those of a tile: kernels/tile.cuh
+SPAN = 2 * TILE  # bytes of text that a warp looks up: kernels/tile.cuh
+MOST_UNUSED = 7  # entries behind those of a span
 
 
 class DeviceEncoder(NamedTuple):
@@ -34,14 +35,19 @@ class DeviceEncoder(NamedTuple):
 
 
 class Entries(NamedTuple):
-    """entries: uint32[n], those of a tile from `entry_at` of kernels/tile.cuh on; tile_ids: int64[tiles];
-    section_before: int64[sections], ids of its tile before each section; misses: int64[2 * room], the new chunks, as
+    """entries: uint32[n], those of a span from `entry_at` of kernels/tile.cuh on; span_ids: int64[spans];
+    section_before: int64[sections], ids of its span before each section; misses: int64[2 * room], the new chunks, as
     many as the report says."""
 
     entries: Any
-    tile_ids: Any
+    span_ids: Any
     section_before: Any
     misses: Any
+
+
+def spans_of(text: Text) -> int:
+    """How many spans a text has."""
+    return -(-len(text.bytes) // SPAN)
 
 
 def look_up(device: Any, text: Text, cuts: Cuts, encoder: DeviceEncoder, rooms: Rooms) -> Entries:
@@ -49,15 +55,15 @@ def look_up(device: Any, text: Text, cuts: Cuts, encoder: DeviceEncoder, rooms: 
 
     Waits for nothing: the report says how many chunks and misses there are, and whether they found room.
     """
-    xp, table = device.xp, encoder.table
-    entries = xp.empty(rooms.chunks + MOST_UNUSED * text.tiles, np.uint32)
+    xp, table, spans = device.xp, encoder.table, spans_of(text)
+    entries = xp.empty(rooms.chunks + MOST_UNUSED * spans, np.uint32)
     misses = xp.empty(2 * rooms.misses, np.int64)
-    tile_ids, section_before = xp.empty(text.tiles, np.int64), xp.zeros(len(text.section_start) - 1, np.int64)
-    device.launch("look_up_chunks", device.grid(text.tiles * WORD, THREADS), THREADS, text.bytes, len(text.bytes),
+    span_ids, section_before = xp.empty(spans, np.int64), xp.zeros(len(text.section_start) - 1, np.int64)
+    device.launch("look_up_chunks", device.grid(32 * spans, THREADS), THREADS, text.bytes, len(text.bytes),
                   cuts.mask, cuts.tile_chunk, text.section_start, cuts.tile_section, text.kind, encoder.cold.flags,
-                  table.rows, table.capacity, table.keys, entries, rooms.chunks, tile_ids, section_before, misses,
+                  table.rows, table.capacity, table.keys, entries, rooms.chunks, span_ids, section_before, misses,
                   rooms.misses, cuts.report)  # fmt: skip
-    return Entries(entries, tile_ids, section_before, misses)
+    return Entries(entries, span_ids, section_before, misses)
 
 
 def encode_new(
