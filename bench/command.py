@@ -49,7 +49,7 @@ def _parse(description: str) -> argparse.Namespace:
     folder = texts.DEFAULT_FOLDER
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument(
-        "-t", "--tokenizer", type=_tokenizer_path, action="append", help="a file, or a name in ../shared/tokenizers"
+        "-t", "--tokenizer", type=tokenizer_path, action="append", help="a file, or a name in ../shared/tokenizers"
     )
     parser.add_argument("--data", type=Path, default=folder / "corpora", help="a folder with LANGUAGE.jsonl[.zst]")
     parser.add_argument("--languages", nargs="+", default=["en", "code", "zh"])
@@ -63,11 +63,11 @@ def _parse(description: str) -> argparse.Namespace:
     if arguments.systems:
         wanted = ("tokenizers", *arguments.systems)
         systems.SYSTEMS = tuple(kind for kind in systems.SYSTEMS if kind.name.startswith(wanted))
-    arguments.tokenizer = arguments.tokenizer or [_tokenizer_path(name) for name in DEFAULT_TOKENIZERS]
+    arguments.tokenizer = arguments.tokenizer or [tokenizer_path(name) for name in DEFAULT_TOKENIZERS]
     return arguments
 
 
-def _tokenizer_path(name: str) -> Path:
+def tokenizer_path(name: str) -> Path:
     for path in (Path(name), texts.DEFAULT_FOLDER / "tokenizers" / f"{name}.json"):
         if path.is_file():
             return path

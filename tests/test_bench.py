@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -49,6 +51,34 @@ def test_a_run_compares_times_and_records(script, states, folder):
     assert record["machine"]["cores"] >= 1
     assert record["commit"]
     assert "tokenizers" in shown
+
+
+def model(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, str(BENCH / "model.py"), "-t", str(folder / "own.json"), *options]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize(("limits", "code"), [(("99", "9"), 0), (("0.5", "9"), 1), (("99", "0.1"), 1)])
+def test_the_model_counts_and_fails_above_a_limit(limits, code, folder):
+    streaming, table = limits
+    text = str(folder / "en.jsonl")
+    limits = ("--most-streaming", streaming, "--most-table", table)
+    done = model(folder, "--text", text, "--size", "0.01", *limits)
+    assert done.returncode == code, done.stderr
+    last = re.fullmatch(r"streaming (\d+\.\d\d) B/B, table (\d+\.\d\d) sectors a chunk", done.stdout.splitlines()[-1])
+    assert last
+    assert 1 < float(last[1]) < 99
+    assert 0.1 < float(last[2]) < 9
+    assert "look_up_chunks" in done.stdout
+    assert "Derived, not measured" in done.stdout
+
+
+def test_the_model_has_texts_and_a_vocabulary_of_its_own():
+    command = [sys.executable, str(BENCH / "model.py"), "--size", "0.02", "--most-streaming", "99"]
+    environment = {**os.environ, "GPU_TOK_SHARED": str(BENCH / "nowhere")}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1].startswith("streaming ")
 
 
 @pytest.fixture
