@@ -9,7 +9,9 @@ import re
 import sys
 
 import numpy as np
+import oracle
 import pytest
+import vocabularies
 
 from gpu_tok import cuda, nvrtc
 from gpu_tok.errors import DeviceError
@@ -22,7 +24,10 @@ from test_device_path import some_texts  # noqa: E402
 from test_hot import MadeUpModel, plain_ids, random_tables, sections_of  # noqa: E402
 
 from gpu_tok.batch import TextBatch  # noqa: E402
+from gpu_tok.cold import ColdPath  # noqa: E402
 from gpu_tok.on_device import path  # noqa: E402
+from gpu_tok.tables.cuts import derive  # noqa: E402
+from gpu_tok.tables.definition import Definition  # noqa: E402
 
 
 @pytest.fixture(autouse=True)
@@ -190,6 +195,17 @@ def test_the_whole_path_runs_as_cupy_would_run_it(device):
             rows = path.encode(device, sections_of(TextBatch.of(given)), encoder)
             ids, starts = device.download(rows.ids), device.download(rows.starts)
         assert [ids[begin:end].tolist() for begin, end in itertools.pairwise(starts)] == expected
+
+
+def test_new_chunks_are_encoded_as_cupy_would_have_it(device):
+    reference = oracle.bare(vocabularies.text("own/bert"))
+    cold = ColdPath(Definition(reference))
+    given = some_texts(7)
+    with device.running():
+        encoder = path.encoder_on(device, derive(cold.definition), cold, 1 << 16)
+        rows = path.encode(device, sections_of(TextBatch.of(given)), encoder)
+        ids, starts = device.download(rows.ids), device.download(rows.starts)
+    assert [ids[begin:end].tolist() for begin, end in itertools.pairwise(starts)] == oracle.encode(reference, given)
 
 
 STAND_INS = {
