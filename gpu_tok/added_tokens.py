@@ -110,8 +110,7 @@ def _settle_suspects(bytes: Bytes, table: _Table, added: AddedTokens) -> None:
     """Normalizes the sections that may hold a token, and marks as WHOLE those that do."""
     for at in np.flatnonzero(table[:, 3] & SUSPECTED).tolist():
         start, end, _id, flags = table[at].tolist()
-        normalized = added.normalizer.normalize_str(bytes[start:end].tobytes().decode())
-        holds = any(content in normalized for content in added.normalized_contents)
+        holds = added.holds_normalized(bytes[start:end].tobytes())
         table[at, 3] = flags & ~SUSPECTED | (ends.WHOLE if holds else 0)
 
 

@@ -14,7 +14,7 @@ struct alignas(16) TrieRow {
     i32 link, parent, token, unused;
 };
 
-// trie: a double array whose pieces are numbers of tokens, those of raw text below row 0, those of normalized text below
+// trie: a double array that ends in numbers of tokens, those of raw text below row 0, those of normalized text below
 // `normalized_root`. begins: u8[65536], by two bytes. code_point: u8[0x110000].
 struct TokenTables {
     const TrieRow* trie;

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-import operator
+import time
 import types
 from typing import Any
 
@@ -39,6 +39,14 @@ class ndarray:  # noqa: N801 - CuPy's own name
     def data(self) -> Any:
         return types.SimpleNamespace(ptr=self.host.ctypes.data)
 
+    @property
+    def device(self) -> Any:
+        return Device(0)
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        return self.host.__array_interface__
+
     def __len__(self) -> int:
         return len(self.host)
 
@@ -54,13 +62,15 @@ class ndarray:  # noqa: N801 - CuPy's own name
     def __int__(self) -> int:
         return int(self.host)
 
-    def __index__(self) -> int:
-        return operator.index(self.host)
-
     def __array__(self, *_args: Any, **_kwargs: Any) -> np.ndarray:
         raise TypeError("Implicit conversion to a NumPy array is not allowed. Please use `.get()`")
 
-    __array_ufunc__ = None  # so that NumPy's arrays do not take part in arithmetic
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        """NumPy's functions of CuPy's arrays are CuPy's; NumPy's arrays do not take part."""
+        assert method == "__call__"
+        assert hasattr(real, ufunc.__name__), f"cupy has no {ufunc.__name__}"
+        return _on_device(ufunc(*map(_on_host, inputs), **kwargs))
+
     __hash__ = None  # type: ignore[assignment]
 
     def get(self, stream: Any = None, order: str = "C", out: np.ndarray | None = None, blocking: bool = True) -> Any:
@@ -82,7 +92,8 @@ def _operator(name: str) -> Any:
         result = getattr(self.host, name)(*map(_on_host, others))
         if result is NotImplemented:
             raise TypeError(f"{name} of {self.host.dtype} and {others}")
-        return self if name.startswith("__i") else _on_device(result)
+        is_in_place = name.startswith("__i") and name != "__invert__"
+        return self if is_in_place else _on_device(result)
 
     return apply
 
@@ -154,6 +165,7 @@ class Event:
 
     def __init__(self, cupy: StandIn, stream: str) -> None:
         self._cupy, self._stream = cupy, stream
+        self._recorded = time.perf_counter()
 
     def __str__(self) -> str:
         return f"event of {self._stream}"
@@ -194,7 +206,7 @@ class Device:
     mem_info = (1000, 4000)
 
     def __init__(self, device: int = 0) -> None:
-        self._ordinal = device
+        self.id = device
 
     def __enter__(self) -> Device:
         return self
@@ -260,6 +272,12 @@ class Cuda:
     def get_current_stream(self) -> Stream:
         return self._cupy.streams[-1]
 
+    def get_elapsed_time(self, start_event: Event, end_event: Event) -> float:
+        return 1e3 * (end_event._recorded - start_event._recorded)
+
+    def set_allocator(self, allocator: Any = None) -> None:
+        self._cupy.log.append("pool left out")
+
     def alloc_pinned_memory(self, size: int) -> Any:
         memory = np.empty(size, np.uint8)
         self._cupy.pinned.append((memory.ctypes.data, size))
@@ -296,8 +314,13 @@ class StandIn:
 
         return call
 
+    def from_dlpack(self, array: Any) -> ndarray:
+        return ndarray(array.host)
+
     def _copied(self, function: Any, value: Any, *args: Any, **kwargs: Any) -> ndarray:
         _check_binds(function, (value, *args), kwargs)
+        if hasattr(value, "__cuda_array_interface__") and not isinstance(value, ndarray):
+            return ndarray(value.host)  # a tensor of another library: the same memory
         host = value.host if isinstance(value, ndarray) else np.asarray(value)
         dtype = args[0] if args else kwargs.get("dtype")
         return ndarray(self.emulator.upload(host if dtype is None else host.astype(dtype)))

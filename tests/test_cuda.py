@@ -20,12 +20,17 @@ real = pytest.importorskip("cupy", reason="CuPy is not installed, and the stand-
 
 import cupy_stand_in  # noqa: E402 - imports CuPy
 from cupy_stand_in import StandIn  # noqa: E402
+from test_added_tokens import definition, token  # noqa: E402
 from test_device_path import some_texts  # noqa: E402
 from test_hot import MadeUpModel, plain_ids, random_tables, sections_of  # noqa: E402
 
+from gpu_tok.added_tokens import run as find_added_tokens  # noqa: E402
 from gpu_tok.batch import TextBatch  # noqa: E402
 from gpu_tok.cold import ColdPath  # noqa: E402
-from gpu_tok.on_device import path  # noqa: E402
+from gpu_tok.device import Workers  # noqa: E402
+from gpu_tok.on_device import added_tokens, path, text  # noqa: E402
+from gpu_tok.on_device.added_tokens import ANY_FLAG  # noqa: E402
+from gpu_tok.tables.added_tokens import compile_added_tokens  # noqa: E402
 from gpu_tok.tables.cuts import derive  # noqa: E402
 from gpu_tok.tables.definition import Definition  # noqa: E402
 
@@ -195,6 +200,18 @@ def test_the_whole_path_runs_as_cupy_would_run_it(device):
             rows = path.encode(device, sections_of(TextBatch.of(given)), encoder)
             ids, starts = device.download(rows.ids), device.download(rows.starts)
         assert [ids[begin:end].tolist() for begin, end in itertools.pairwise(starts)] == expected
+
+
+@pytest.mark.parametrize("normalizer", [None, {"type": "Lowercase"}], ids=["native", "by suspicion"])
+def test_added_tokens_are_found_as_cupy_would_find_them(normalizer, device):
+    added = compile_added_tokens(definition([token("<b>"), token("<a>", normalized=True)], normalizer))
+    batch = TextBatch.of(["b<b>A", "", "x<A>", "<a>b"])
+    with device.running():
+        whole = text.of_rows(device, device.upload(batch.bytes), device.upload(batch.starts), 0)
+        divided = added_tokens.divide(device, whole, added_tokens.upload(device, added.tables), added)
+    expected = text.upload(device, find_added_tokens(batch, added, Workers(1)), ANY_FLAG)
+    for name in ("section_start", "kind", "closed", "row_section"):
+        assert device.download(getattr(divided, name)).tolist() == device.download(getattr(expected, name)).tolist()
 
 
 def test_new_chunks_are_encoded_as_cupy_would_have_it(device):

@@ -290,7 +290,7 @@ def test_places_of_all_tiles_are_added_up(share, device):
     tokens=some_tokens,
     name=st.sampled_from(sorted(NORMALIZERS)),
 )
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_no_text_that_holds_a_token_is_overlooked(given, tokens, name, device):
     """However many tokens are normalized, and where one may come about only when its text is."""
     made = definition(tokens, NORMALIZERS[name])

@@ -12,15 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from gpu_tok import added_tokens
 from gpu_tok.added_tokens import AddedTokens, Sections
-from gpu_tok.batch import TextBatch
 from gpu_tok.cold import ColdPath
 from gpu_tok.copies import Copy
-from gpu_tok.device import Workers
 from gpu_tok.errors import TextError
+from gpu_tok.on_device import added_tokens, cut, gather, intern
 from gpu_tok.on_device import cold as cold_kernels
-from gpu_tok.on_device import cut, gather, intern
 from gpu_tok.on_device.batch_table import Late
 from gpu_tok.on_device.cut import Cuts
 from gpu_tok.on_device.gather import DeviceRows
@@ -114,7 +111,9 @@ def end(device: Any, batch: Batch, encoder: DeviceEncoder) -> DeviceRows:
 def _again(device: Any, batch: Batch, encoder: DeviceEncoder, report: np.ndarray) -> Batch:
     """The batch once more, from the step on that could not do its work."""
     if report[SPOILED] & HAS_TOKENS:
-        divided = _divided(device, batch.text, encoder)
+        assert encoder.added is not None
+        assert encoder.cuts.tokens is not None
+        divided = added_tokens.divide(device, batch.text, encoder.cuts.tokens, encoder.added)
         return begin(device, divided, encoder, batch.plan, batch.rooms)
     rooms = enlarged(batch.rooms, report)
     if rooms.misses > MOST_MISSES:
@@ -127,13 +126,6 @@ def _again(device: Any, batch: Batch, encoder: DeviceEncoder, report: np.ndarray
         late = intern.encode_on_host(device, batch.text, batch.cuts, batch.found, encoder)
     rows, told = _place(device, batch.text, batch.cuts, batch.found, late, encoder, batch.plan, rooms)
     return replace(batch, rooms=rooms, late=late, rows=rows, told=told)
-
-
-def _divided(device: Any, text: Text, encoder: DeviceEncoder) -> Text:
-    starts = device.download(text.section_start)
-    batch = TextBatch(device.download(text.bytes), starts, valid=True)
-    assert encoder.added is not None
-    return upload(device, added_tokens.run(batch, encoder.added, Workers(1)), encoder.cold.flags)
 
 
 def _check(device: Any, text: Text, report: np.ndarray) -> None:

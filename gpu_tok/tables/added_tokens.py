@@ -67,6 +67,11 @@ class AddedTokens:
     normalized_contents: tuple[str, ...]
     normalizer: Any
 
+    def holds_normalized(self, text: bytes) -> bool:
+        """Whether a section of text, UTF-8, holds a token with `normalized: true`."""
+        normalized = self.normalizer.normalize_str(text.decode())
+        return any(content in normalized for content in self.normalized_contents)
+
 
 def compile_added_tokens(definition: Definition) -> AddedTokens:
     """The tables of a definition's added tokens.
