@@ -26,6 +26,7 @@ from gpu_tok.device import Workers
 from gpu_tok.emulated import EmulatedDevice, Mode, replay
 from gpu_tok.errors import DeviceError, TextError
 from gpu_tok.on_device import added_tokens, path
+from gpu_tok.on_device.report import TOKENS_SEEN
 from gpu_tok.on_device.text import THREADS, Text, of_rows, upload
 from gpu_tok.postprocess import plan_of
 from gpu_tok.tables.added_tokens import BY_SUSPICION, NATIVE, AddedTokens, compile_added_tokens
@@ -44,8 +45,8 @@ def device():
         pytest.skip(error.finding)
 
 
-def whole_on(device, batch: TextBatch) -> Text:
-    return of_rows(device, device.upload(batch.bytes), device.upload(batch.starts), 0)
+def whole_on(device, batch: TextBatch, flag_mask: int = 0) -> Text:
+    return of_rows(device, device.upload(batch.bytes), device.upload(batch.starts), flag_mask)
 
 
 def divide(device, whole: Text, added: AddedTokens) -> Text:
@@ -249,15 +250,16 @@ def test_ids_are_those_of_the_reference(name, definition_text, reference):
     if not tok.is_divisible or tok.added_tokens.count == 0:
         pytest.skip("its texts go to the reference whole, or there is nothing to find")
     device = EmulatedDevice()
-    encoder = path.encoder_on(device, tok.cuts, tok.cold, 1 << 18)
+    encoder = path.encoder_on(device, tok.cuts, tok.cold, 1 << 18, tok.added_tokens)
     plan = plan_of(compile_postprocess(tok.definition), None, None)
-    given = [*some_texts(1, tok.definition.added_tokens[:20], 30), "", *(text for text, _why in HARD)]
-    text = divided_on(device, TextBatch.of(given), tok.added_tokens)
-    batch = path.begin(device, text, encoder, plan, encoder.shares.rooms(len(text.bytes)))
-    rows = path.end(device, batch, encoder)
+    texts = [*some_texts(1, tok.definition.added_tokens[:20], 30), "", *(text for text, _why in HARD)]
+    whole = whole_on(device, TextBatch.of(texts), encoder.cold.flags)
+    begun = path.begin(device, whole, encoder, plan, encoder.shares.rooms(len(whole.bytes)))
+    assert begun.told.wait()[TOKENS_SEEN] > 0
+    rows = path.end(device, begun, encoder)
     ids, starts = device.download(rows.ids), device.download(rows.starts)
     compare.assert_same_ids(
-        reference(name), given, [ids[begin:end].tolist() for begin, end in itertools.pairwise(starts)]
+        reference(name), texts, [ids[begin:end].tolist() for begin, end in itertools.pairwise(starts)]
     )
 
 

@@ -303,6 +303,27 @@ def test_no_text_that_holds_a_token_is_overlooked(given, tokens, name, device):
         assert sections.start.tolist() == batch.starts[:-1].tolist()
 
 
+FAULTS = {
+    "tokens at the last byte of a word overlooked": ("left = word.marks;", "left = word.marks & 0x7FFFFFFF;"),
+    "tokens that only a second byte rules out counted": (
+        "tokens += may_begin_token(",
+        "tokens += 1 + 0 * may_begin_token(",
+    ),
+    "cuts of sections not counted": ("& bit) == 0) add_chunks(1,", "& bit) == 0) add_chunks(0,"),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS)
+def test_a_fault_is_noticed(fault, tmp_path):
+    text = (kernel_folder() / "cut.cu").read_text()
+    assert text.count(fault[0]) == 1
+    (tmp_path / "cut.cu").write_text(text.replace(*fault))
+    broken = EmulatedDevice(folders=[tmp_path])
+    with pytest.raises(AssertionError):
+        test_places_where_a_token_begins_are_counted(["<ab>", "<a"], False, broken)
+        test_without_closed_sections_only_starts_are_added(broken)
+
+
 @pytest.mark.parametrize("mode", [Mode.ADDRESS, Mode.THREAD], ids=["address", "threads"])
 def test_sanitizers_find_nothing(mode, tmp_path):
     alone = tmp_path / "kernels"  # only this step's kernels: sanitizers compile slowly
