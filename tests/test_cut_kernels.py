@@ -313,6 +313,11 @@ FAULTS = {
 }
 
 
+def check_tokens_and_sections(device) -> None:
+    test_places_where_a_token_begins_are_counted(["<ab>", "<a"], False, device)
+    test_without_closed_sections_only_starts_are_added(device)
+
+
 @pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS)
 def test_a_fault_is_noticed(fault, tmp_path):
     text = (kernel_folder() / "cut.cu").read_text()
@@ -320,8 +325,7 @@ def test_a_fault_is_noticed(fault, tmp_path):
     (tmp_path / "cut.cu").write_text(text.replace(*fault))
     broken = EmulatedDevice(folders=[tmp_path])
     with pytest.raises(AssertionError):
-        test_places_where_a_token_begins_are_counted(["<ab>", "<a"], False, broken)
-        test_without_closed_sections_only_starts_are_added(broken)
+        check_tokens_and_sections(broken)
 
 
 @pytest.mark.parametrize("mode", [Mode.ADDRESS, Mode.THREAD], ids=["address", "threads"])
