@@ -16,7 +16,7 @@ from gpu_tok.tables.cuts import CutTables
 if TYPE_CHECKING:
     from gpu_tok.tokenizer import Tokenizer
 
-GRADES = {1: "native", 2: "native, on the host", 3: "reference"}
+GRADES = {1: "native", 3: "reference"}
 
 
 @dataclass(frozen=True)
@@ -133,7 +133,7 @@ def small_batches(byte_count: int) -> str:
 
 def info_of(tokenizer: Tokenizer) -> Info:
     """Collects what `Tokenizer.info` shows."""
-    definition, decoder, used = tokenizer.definition, tokenizer.decoder, tokenizer.table_use()
+    definition, cold, decoder, used = tokenizer.definition, tokenizer.cold, tokenizer.decoder, tokenizer.table_use()
     return Info(
         model=definition.model["type"],
         fingerprint=definition.fingerprint,
@@ -148,7 +148,7 @@ def info_of(tokenizer: Tokenizer) -> Info:
         pre_tokenizer=tuple(part["type"] for part in definition.pre_tokenizers),
         post_processor=_type_of(definition.post_processor),
         decoder_type=_type_of(definition.decoder),
-        encode=_encode_grade(tokenizer),
+        encode=Grade(cold.grade, GRADES[cold.grade], tuple(cold.reasons)),
         decode=Grade(decoder.grade, GRADES[decoder.grade], tuple(decoder.reasons)),
         cuts=_cuts(tokenizer.cuts),
         table_bytes=tokenizer.table.budget,
@@ -156,14 +156,6 @@ def info_of(tokenizer: Tokenizer) -> Info:
         table_rows_used=used.rows,
         generation=used.generation,
     )
-
-
-def _encode_grade(tokenizer: Tokenizer) -> Grade:
-    """As the cold path says; on a device, new chunks of a native one are encoded by the host."""
-    grade, reasons = tokenizer.cold.grade, tuple(tokenizer.cold.reasons)
-    if grade == 1 and tokenizer.device.handle is not None:
-        grade, reasons = 2, ("new chunks are encoded by the CPU, and kept on the device",)
-    return Grade(grade, GRADES[grade], reasons)
 
 
 def _type_of(part: dict[str, Any] | None) -> str:

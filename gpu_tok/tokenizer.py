@@ -140,6 +140,7 @@ class Tokenizer:
         pad_id: int | None = None,
         *,
         invalid_utf8: InvalidUtf8 = "error",
+        to_host: bool = False,
         text_pairs: None = None,
         stride: None = None,
         return_overflowing_tokens: Literal[False] = False,
@@ -148,12 +149,14 @@ class Tokenizer:
     ) -> TokenBatch:
         """The ids of a batch of texts.
 
-        texts: list[str | bytes], a pyarrow (Large)String/(Large)Binary Array or ChunkedArray, or a TextBatch.
+        texts: list[str | bytes], a pyarrow (Large)String/(Large)Binary Array or ChunkedArray, or a TextBatch, which may
+        lie on the GPU already.
         truncation, padding: None (the default) does what the file says, as the reference does, so that the same file
         gives the same ids in both; False switches it off whatever the file says. truncation=True cuts to `max_length`
         (or the file's). padding="longest" fills rows up to the longest of the batch, "max_length" to `max_length`,
         both to a multiple of `pad_to_multiple_of`, with `pad_id` (else the file's, else 0, as in the reference).
         invalid_utf8: "replace" puts U+FFFD where bytes are no UTF-8 and where a str has a lone surrogate.
+        to_host: gives NumPy arrays whatever the device; those of a GPU are copied while it encodes what comes next.
 
         Pairs, stride and overflow, offsets and word ids come later: asking for them raises `NotYetError`.
         Raises `TextError`, which names the row, for a text that cannot be encoded.
@@ -168,15 +171,16 @@ class Tokenizer:
         cut_off, pad = resolve(self.definition, truncation, max_length, padding, pad_to_multiple_of, pad_id)
         if not self.is_divisible:
             whole = encode_whole(self.definition, batch.validated(invalid_utf8), add_special_tokens, cut_off, pad)
-            return whole if self._side is None else self._side.upload(whole)
+            return whole if self._side is None or to_host else self._side.upload(whole)
         template = compile_postprocess(self.definition, add_special_tokens)
         plan, types, fill = plan_of(template, cut_off, pad), _type_ids(template), _padding(self.definition, pad)
         if self._side is not None and (batch.is_on_gpu or batch.byte_count >= self.small_batch_bytes):
-            there = self._side.encode(batch, plan, invalid_utf8)
-            return TokenBatch(there.ids, there.starts, there.counts, types, fill, device=self.device.handle)
+            made = self._side.encode(batch, plan, invalid_utf8, to_host)
+            device = None if to_host else self.device.handle
+            return TokenBatch(made.ids, made.starts, made.counts, types, fill, device=device)
         rows = pipeline.encode(batch, self.added_tokens, self._encoder, plan, self.workers)
         here = TokenBatch(*rows, types, fill)
-        return here if self._side is None else self._side.upload(here)
+        return here if self._side is None or to_host else self._side.upload(here)
 
     def decode_batch(self, rows: Any, skip_special_tokens: bool = True) -> list[str]:
         """The texts of rows of ids: a TokenBatch, list[list[int]], a 2-D array, arrays, or an Arrow list array.

@@ -82,6 +82,15 @@ def test_a_batch_of_the_gpu_has_all_that_one_of_the_cpu_has(tokenizer, definitio
     assert (type(again.ids), again.to_list()) == (np.ndarray, rows)
 
 
+@pytest.mark.parametrize("padding", ["longest", False])
+@pytest.mark.parametrize("small_batch_bytes", [0, 1 << 20])
+def test_rows_can_come_back_to_the_host_at_once(padding, small_batch_bytes, tokenizer):
+    ours = tokenizer(small_batch_bytes=small_batch_bytes)
+    batch = ours.encode_batch(TEXTS, padding=padding, to_host=True)
+    assert all(type(array) is np.ndarray for array in (batch.ids, batch.starts, batch.counts, *batch.to_padded()))
+    assert batch.to_list() == ours.encode_batch(TEXTS, padding=padding).to_list()
+
+
 @pytest.mark.parametrize("rows", [slice(None), slice(3, 9), slice(0, 0)])
 def test_rectangles_are_laid_out_on_the_gpu(rows, tokenizer, definition_text):
     expected = Tokenizer.from_str(definition_text("own/bert"), device="cpu").encode_batch(TEXTS)[rows]

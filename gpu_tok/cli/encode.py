@@ -157,6 +157,6 @@ def _encode_files(
 
     with behind(writer.write) as write, closing(read(sources, reading)) as batches:
         for documents in batches:
-            rows = tokenizer.encode_batch(documents.texts, **options).to_host()
+            rows = tokenizer.encode_batch(documents.texts, to_host=True, **options)
             write(rows, documents.columns)
             done.advance(documents.read, len(rows), documents.texts.byte_count, len(rows.ids))

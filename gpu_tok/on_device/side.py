@@ -67,15 +67,18 @@ class DeviceSide:
                 self._made[name] = make(device)
             return self._made[name]
 
-    def encode(self, batch: TextBatch, plan: Plan, invalid_utf8: Literal["error", "replace"]) -> DeviceRows:
+    def encode(
+        self, batch: TextBatch, plan: Plan, invalid_utf8: Literal["error", "replace"], to_host: bool = False
+    ) -> DeviceRows:
         """Encodes texts, wherever they are. Bytes that are there already are checked there."""
+        encode = self.path.encode_to_host if to_host else self.path.encode_texts
         try:
-            return self.path.encode_texts(self._here(batch), plan)
+            return encode(self._here(batch), plan)
         except TextError:
             if batch.valid:
                 raise
             repaired = batch.validated(invalid_utf8)  # on the host, which says what is wrong, and where
-            return self.path.encode_texts(repaired, plan)
+            return encode(repaired, plan)
 
     def upload(self, batch: TokenBatch) -> TokenBatch:
         """A batch that the CPU has encoded, as if it had been encoded here."""
