@@ -75,6 +75,8 @@ def encode(device: Any, sections: Sections, encoder: DeviceEncoder, plan: Plan |
 
 def begin(device: Any, text: Text, encoder: DeviceEncoder, plan: Plan | None, rooms: Rooms) -> Batch:
     """Enqueues all steps of a batch: text -> chunks -> entries -> places -> ids."""
+    if encoder.shares.expects_tokens and text.is_checked and not text.is_divided:
+        text = _divided(device, text, encoder)
     cuts = cut.run(device, text, encoder.cuts)
     if not text.is_divided:
         spoil_if(cuts.report, TOKENS_SEEN, HAS_TOKENS)
@@ -111,10 +113,7 @@ def end(device: Any, batch: Batch, encoder: DeviceEncoder) -> DeviceRows:
 def _again(device: Any, batch: Batch, encoder: DeviceEncoder, report: np.ndarray) -> Batch:
     """The batch once more, from the step on that could not do its work."""
     if report[SPOILED] & HAS_TOKENS:
-        assert encoder.added is not None
-        assert encoder.cuts.tokens is not None
-        divided = added_tokens.divide(device, batch.text, encoder.cuts.tokens, encoder.added)
-        return begin(device, divided, encoder, batch.plan, batch.rooms)
+        return begin(device, _divided(device, batch.text, encoder), encoder, batch.plan, batch.rooms)
     rooms = enlarged(batch.rooms, report)
     if rooms.misses > MOST_MISSES:
         raise TextError(0, f"and the texts behind it have {report[MISSES_SEEN]} new chunks", "pass fewer texts at once")
@@ -126,6 +125,13 @@ def _again(device: Any, batch: Batch, encoder: DeviceEncoder, report: np.ndarray
         late = intern.encode_on_host(device, batch.text, batch.cuts, batch.found, encoder)
     rows, told = _place(device, batch.text, batch.cuts, batch.found, late, encoder, batch.plan, rooms)
     return replace(batch, rooms=rooms, late=late, rows=rows, told=told)
+
+
+def _divided(device: Any, text: Text, encoder: DeviceEncoder) -> Text:
+    """The text divided at its added tokens; waits for how many parts there are."""
+    assert encoder.added is not None
+    assert encoder.cuts.tokens is not None
+    return added_tokens.divide(device, text, encoder.cuts.tokens, encoder.added)
 
 
 def _check(device: Any, text: Text, report: np.ndarray) -> None:

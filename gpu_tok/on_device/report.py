@@ -20,7 +20,7 @@ ALL_GOOD = 2**64 - 1
 def new_report(device: Any) -> Any:
     """The report of a batch that nothing is known of yet: uint64[8]."""
     report = device.xp.zeros(REPORT_WORDS, np.uint64)
-    report[FIRST_BAD] = ALL_GOOD
+    report[FIRST_BAD] = np.uint64(ALL_GOOD)
     return report
 
 

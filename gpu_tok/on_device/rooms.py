@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from gpu_tok.on_device.report import CHUNKS_SEEN, IDS_SEEN, MISSES_SEEN, WORK_ASKED
+from gpu_tok.on_device.report import CHUNKS_SEEN, IDS_SEEN, MISSES_SEEN, TOKENS_SEEN, WORK_ASKED
 
 LEAST = 4096  # room for anything, however small the batch
 MOST_MISSES = 1 << 30  # their numbers share a word with two bits that say what an entry is
@@ -30,6 +30,8 @@ class Rooms(NamedTuple):
 class Shares:
     """What batches needed for each byte of text; guesses follow it up at once, and down slowly.
 
+    expects_tokens: the last batch had places where added tokens may begin.
+
     >>> shares = Shares()
     >>> shares.rooms(1 << 20).chunks
     318668
@@ -37,6 +39,7 @@ class Shares:
 
     def __init__(self) -> None:
         self._shares = [0.3, 0.1, 0.35, 0.5]
+        self.expects_tokens = False
 
     def rooms(self, byte_count: int, extra_ids: int = 0) -> Rooms:
         """For a batch of so many bytes; extra_ids: special tokens and padding, as far as they are known."""
@@ -45,6 +48,7 @@ class Shares:
 
     def learn(self, report: npt.NDArray[np.uint64], byte_count: int) -> None:
         """Takes in what a batch has asked for: a little more than that will be there the next time."""
+        self.expects_tokens = bool(report[TOKENS_SEEN])
         for place, seen in enumerate(_seen(report)):
             self._shares[place] = max(1.2 * seen / max(byte_count, LEAST), 0.8 * self._shares[place])
 
