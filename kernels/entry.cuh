@@ -81,7 +81,8 @@ DEVICE WarpScan scan_counts(i64 count) {
     return {__popc(ones & below) + 2 * __popc(twos & below), __popc(ones) + 2 * __popc(twos), false};
 }
 
-// The first number in [low, high) for which `is_behind` is false: it is true for all before, and for none from there on.
+// The first number in [low, high) for which `is_behind` is false: it is true for all before, and for none from there
+// on.
 template <typename IsBehind>
 DEVICE i64 first_not(i64 low, i64 high, IsBehind is_behind) {
     while (low < high) {

@@ -18,22 +18,20 @@ constexpr i64 LONG_LIST = 32;     // more ids than that are copied by the whole 
 constexpr i64 PIECE = 4096;       // and lists of more than that by several blocks, so many ids each
 constexpr i64 PART = 1024;        // columns of a rectangle that a warp writes
 
-// A row as truncation, padding and special tokens make it.
+// A row as truncation, padding and special tokens make it. A place counts ids when nothing is left out or put in.
 struct alignas(16) RowPlace {
-    i64 begin, end;   // the places of its ids when nothing is left out or put in
-    i64 kept, start;  // how many of them stay, and where the first of these goes
+    i64 end;        // the place behind its ids
+    i64 shift;      // from a place to where the id there goes
+    i64 low, high;  // where the first id that is kept goes, and the end of the last
 };
 
-constexpr RowPlace ANYWHERE = {0, 1LL << 62, 1LL << 62, 0};  // of ids that stay where they are
+constexpr RowPlace ANYWHERE = {1LL << 62, 0, 0, 1LL << 62};  // of ids that stay where they are
 
 // Where the id at `place` of a row goes. Ids that are left out go to the end that they are nearest to.
 //
-//   place    10 11 12 13 14       a row of five ids, 10 to 15; kept 3, start 20
-//   goes to  20 21 22 23 23       keeps_last: 20 20 20 21 22
-DEVICE i64 target_of(i64 place, const RowPlace& row, bool keeps_last) {
-    const i64 left_out = keeps_last ? row.end - row.begin - row.kept : 0;
-    return row.start + min(max(place - row.begin - left_out, 0LL), row.kept);
-}
+//   place    10 11 12 13 14       a row of five ids of which the last three are kept: shift 8, low 20, high 23
+//   goes to  20 20 20 21 22
+DEVICE i64 target_of(i64 place, const RowPlace& row) { return min(max(place + row.shift, row.low), row.high); }
 
 // Part of a list of ids that is too long for one warp. from: in the pool, or the complement of a place in late_ids.
 struct Piece {
@@ -55,24 +53,24 @@ DEVICE void copy_ids(const i32* source, i64 count, u32 first, u32 step, i32* ids
     for (i64 i = first; i < count; i += step) ids[i] = source[i];
 }
 
-// Writes the ids of all chunks. Any grid of GATHER_THREADS; a warp a span, a lane a chunk. The ids of a span are brought
-// together first, and written by neighbours side by side; what lies between two rows is written with them, and fill_rows
-// puts there what belongs there.
+// Writes the ids of all chunks. Any grid of GATHER_THREADS; a warp a span, a lane a chunk. The ids of a span are
+// brought together first, and written by neighbours side by side; what lies between two rows is written with them, and
+// fill_rows puts there what belongs there.
 //
 //   entries    ONE_ID | 7    row 4: 8 9    ONE_ID | 5
 //   ids        7             8 9           5
 //
 // entries: u32[], those of a span from entry_at on; tile_chunk: i64[tiles + 1], chunks before each tile; span_id:
-// i64[spans + 1], ids before each span. rows, pool, late, late_ids: what entries name. layout: RowPlace[row_count], or null when ids stay where they are;
-// keeps_last: rows that are cut keep their last ids. span_row: i64[spans + 1], rows that begin at or before the first id of
-// each span. id_count: i64[1], ids that leave, with padding and special tokens; where they are more than id_room, the
-// report says so and nothing is written. ids: i32[id_room]. pieces: Piece[2 * id_room / PIECE], of long lists, for
-// gather_long; piece_count: u64[1], 0 before. report: u64[8].
+// i64[spans + 1], ids before each span. rows, pool, late, late_ids: what entries name. layout: RowPlace[row_count], or
+// null when ids stay where they are; span_row: i64[spans + 1], rows that begin at or before the first id of each span.
+// id_count: i64[1], ids that leave, with padding and special tokens; where they are more than id_room, the report says
+// so and nothing is written. ids: i32[id_room]. pieces: Piece[2 * id_room / PIECE], of long lists, for gather_long;
+// piece_count: u64[1], 0 before. report: u64[8].
 KERNEL LAUNCHED_AS(GATHER_THREADS, GATHER_BLOCKS)
     gather_ids(const u32* entries, const i64* tile_chunk, i64 tiles, const i64* span_id, const Row* rows,
                const i32* pool, const Late* late, const i32* late_ids, const RowPlace* layout, i64 row_count,
-               i64 keeps_last, const i64* span_row, const i64* id_count, i32* ids, i64 id_room, Piece* pieces,
-               u64* piece_count, u64* report) {
+               const i64* span_row, const i64* id_count, i32* ids, i64 id_room, Piece* pieces, u64* piece_count,
+               u64* report) {
     SHARED(i32[GATHER_WARPS][STAGE], stages);
     i32* stage = stages[threadIdx.x / WARP];
     if (is_spoiled(report)) return;
@@ -89,13 +87,13 @@ KERNEL LAUNCHED_AS(GATHER_THREADS, GATHER_BLOCKS)
         RowPlace row = ANYWHERE;
         i64 end = place_end;
         if (layout != nullptr) {
-            end = target_of(place_end, layout[min(span_row[span + 1], row_count) - 1], keeps_last);
+            end = target_of(place_end, layout[min(span_row[span + 1], row_count) - 1]);
             row = layout[span_row[span] - 1];
         }
-        const i64 begin = target_of(place, row, keeps_last);
+        const i64 begin = target_of(place, row);
         if (begin == end) continue;
-        const bool is_staged = end - begin <= STAGE;
-        i32* sink = is_staged ? stage : ids + begin;
+        const i32 staged = end - begin <= STAGE ? (i32)(end - begin) : 0;
+        i32* sink = staged > 0 ? stage : ids + begin;
         const i64 chunks_seen = chunks_before(span, tile_chunk, tiles);
         const u32* own_entries = entries + entry_at(span, chunks_seen);
         const u32 chunks = (u32)(chunks_before(span + 1, tile_chunk, tiles) - chunks_seen);
@@ -107,12 +105,12 @@ KERNEL LAUNCHED_AS(GATHER_THREADS, GATHER_BLOCKS)
             const WarpScan scan = scan_counts(found.count);
             const i64 own_place = place + scan.before;
             if (found.count > 0 && own_place >= row.end) {
-                const auto is_behind = [&](i64 i) { return layout[i].begin <= own_place; };
-                row = layout[first_not(span_row[span], min(span_row[span + 1], row_count), is_behind) - 1];
+                const auto is_behind = [&](i64 i) { return layout[i].end <= own_place; };
+                row = layout[first_not(span_row[span], min(span_row[span + 1], row_count) - 1, is_behind)];
             }
-            const i64 target = target_of(own_place, row, keeps_last);
-            const i64 kept = target_of(own_place + found.count, row, keeps_last) - target;
-            const i64 left_out = keeps_last ? max(row.end - row.kept - own_place, 0LL) : 0;
+            const i64 target = target_of(own_place, row);
+            const i64 kept = target_of(own_place + found.count, row) - target;
+            const i64 left_out = target - (own_place + row.shift);  // of its ids, before those that are kept
             if (is_one_id) {
                 if (kept > 0) sink[target - begin] = (i32)number_of(entry);
             } else if (kept <= LONG_LIST) {
@@ -121,21 +119,23 @@ KERNEL LAUNCHED_AS(GATHER_THREADS, GATHER_BLOCKS)
             for (u32 left = scan.has_large ? __ballot_sync(WHOLE_WARP, kept > LONG_LIST) : 0; left != 0;
                  left &= left - 1) {
                 const u32 owner = __ffs(left) - 1;
-                const bool is_late = __shfl_sync(WHOLE_WARP, is_miss(entry), owner);
-                const i64 from = __shfl_sync(WHOLE_WARP, found.at + left_out - (is_late ? late_ids : pool), owner);
-                const i64 to = __shfl_sync(WHOLE_WARP, target, owner), count = __shfl_sync(WHOLE_WARP, kept, owner);
+                const i64 count = __shfl_sync(WHOLE_WARP, kept, owner), to = __shfl_sync(WHOLE_WARP, target, owner);
+                const i64 from = __shfl_sync(WHOLE_WARP, left_out, owner);
+                const u32 its_entry = __shfl_sync(WHOLE_WARP, entry, owner);
+                const i32* source = ids_of(its_entry, rows, pool, late, late_ids).at + from;
                 if (count > PIECE) {
-                    list_pieces(is_late ? ~from : from, to, count, pieces, piece_count);
+                    const i64 at = is_miss(its_entry) ? ~(i64)(source - late_ids) : source - pool;
+                    list_pieces(at, to, count, pieces, piece_count);
                 } else {
-                    copy_ids((is_late ? late_ids : pool) + from, count, lane(), WARP, sink + (to - begin));
+                    copy_ids(source, count, lane(), WARP, sink + (to - begin));
                 }
             }
             place += scan.total;
         }
-        if (!is_staged) continue;
+        if (staged == 0) continue;
         __syncwarp();  // the ids are all there
-        for (i64 at = (begin & ~(i64)(WARP - 1)) + lane(); at < end; at += WARP) {
-            if (at >= begin) ids[at] = stage[at - begin];
+        for (i32 i = (i32)lane() - (i32)(begin % WARP); i < staged; i += WARP) {
+            if (i >= 0) ids[begin + i] = stage[i];
         }
         __syncwarp();  // nobody reads the stage any more
     }
@@ -164,12 +164,18 @@ KERNEL LAUNCHED_AS(GATHER_THREADS)
               const i32* suffix, i64 suffix_count, i64 pad_id, const u64* report, i32* ids) {
     if (is_spoiled(report)) return;
     for (i64 row = grid_thread() / WARP; row < rows; row += grid_threads() / WARP) {
-        const RowPlace own = layout[row];
-        const i64 begin = own.start - prefix_count, end = own.start + own.kept;
-        for (i64 at = output_start[row] + lane(); at < begin; at += WARP) ids[at] = (i32)pad_id;
-        for (i64 i = lane(); i < prefix_count; i += WARP) ids[begin + i] = prefix[i];
-        for (i64 i = lane(); i < suffix_count; i += WARP) ids[end + i] = suffix[i];
-        for (i64 at = end + suffix_count + lane(); at < output_start[row + 1]; at += WARP) ids[at] = (i32)pad_id;
+        const i64 low = layout[row].low, high = layout[row].high, before = low - output_start[row];
+        const i64 around = before + output_start[row + 1] - high;
+        for (i64 i = lane(); i < around; i += WARP) {
+            const i64 of_prefix = i - (before - prefix_count), of_suffix = i - before;
+            i32 id = (i32)pad_id;
+            if (of_suffix >= 0) {
+                if (of_suffix < suffix_count) id = suffix[of_suffix];
+            } else if (of_prefix >= 0) {
+                id = prefix[of_prefix];
+            }
+            ids[i < before ? low - before + i : high + of_suffix] = id;
+        }
     }
 }
 
@@ -194,9 +200,9 @@ DEVICE i32 type_of(i64 place, i64 count, const RowTypes& types) {
 //   input_ids       101 7 8 102 0 0
 //   attention_mask    1 1 1   1 0 0
 //
-// ids: i32[]; start: i64[rows + 1]; count: i64[rows], how many ids of a row are no padding; is_left: padding stands, and
-// goes, before them. each_type: i32[], the type of each id, or null: then prefix_types and those behind it say them.
-// input_ids, attention_mask, token_type_ids: i32[rows * width].
+// ids: i32[]; start: i64[rows + 1]; count: i64[rows], how many ids of a row are no padding; is_left: padding stands,
+// and goes, before them. each_type: i32[], the type of each id, or null: then prefix_types and those behind it say
+// them. input_ids, attention_mask, token_type_ids: i32[rows * width].
 KERNEL LAUNCHED_AS(GATHER_THREADS)
     pad_rows(const i32* ids, const i64* start, const i64* count, i64 rows, i64 width, i64 is_left, i64 pad_id,
              const i32* each_type, const i32* prefix_types, i64 prefix_count, i64 text_type, const i32* suffix_types,

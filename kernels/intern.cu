@@ -63,13 +63,14 @@ DEVICE Span read_span(i64 span, i64 count, const u32* mask, const i64* tile_chun
     if ((word + 1) * WORD < count) cuts |= (u64)mask[word + 1] << WORD;
     const u32 through = warp_scan((u32)__popcll(cuts));
     const u32 chunks = __shfl_sync(WHOLE_WARP, through, WARP - 1);
-    const i64 section = tile_section[SPAN_TILES * span], section_end = tile_section[min(SPAN_TILES * (span + 1), tiles)];
-    return {span * SPAN, entry_at(span, tile_chunk[SPAN_TILES * span]), section, section_end, cuts, chunks,
-            through - (u32)__popcll(cuts)};
+    const i64 first_entry = entry_at(span, chunks_before(span, tile_chunk, tiles));
+    const i64 section = tile_section[SPAN_TILES * span];
+    const i64 section_end = tile_section[min(SPAN_TILES * (span + 1), tiles)];
+    return {span * SPAN, first_entry, section, section_end, cuts, chunks, through - (u32)__popcll(cuts)};
 }
 
-// A span as a warp keeps it: each of its bytes is read once, 16 at a time, for the chunks overlap in the words that they
-// are loaded by.
+// A span as a warp keeps it: each of its bytes is read once, 16 at a time, for the chunks overlap in the words that
+// they are loaded by.
 struct alignas(16) KeptSpan {
     u8 bytes[SPAN + TAIL + SLACK];
     u16 start[WINDOW + 2];  // of some of its chunks, and of the chunk behind them
@@ -92,8 +93,8 @@ DEVICE void list_starts(const Span& span, u32 window, u16* start) {
     }
 }
 
-// Writes for each section that begins at one of the 32 chunks from `first` on, or behind the last chunk, how many ids of
-// its span come before it. ids: of the chunks before `first`.
+// Writes for each section that begins at one of the 32 chunks from `first` on, or behind the last chunk, how many ids
+// of its span come before it. ids: of the chunks before `first`.
 DEVICE void place_sections(Span& span, u32 first, WarpScan scan, i64 ids, const i64* section_start,
                            i64* section_before) {
     while (span.section < span.section_end) {
@@ -127,11 +128,11 @@ DEVICE u32 flags_of(u32 section_flags, bool is_first, bool is_last, u32 flag_mas
 //   entries         the: ONE_ID | 1996    _cat: ONE_ID | 4937    _xyzzy: MISS | 0
 //   span_ids        NOT_COUNTED, for there is a miss         section_before  0
 //
-// bytes: u8[count] at a multiple of 16; mask: u32[(count + 31) / 32], the cuts. tile_chunk: i64[tiles + 1], chunks before
-// each tile; section_start: i64[sections + 1]; tile_section: i64[tiles + 1], sections that begin before each tile.
-// section_kind: i32[sections], the id of an added token, or the complement of a section's flags; null where all sections
-// are text and no flag matters. rows: Row[row_count], a power of two or 0; keys: their pool.
-// entries: u32[entry_room + 7 * spans], for entry_room chunks; those of a span from entry_at on. span_ids: i64[spans];
+// bytes: u8[count] at a multiple of 16; mask: u32[(count + 31) / 32], the cuts. tile_chunk: i64[tiles + 1], chunks
+// before each tile; section_start: i64[sections + 1]; tile_section: i64[tiles + 1], sections that begin before each
+// tile. section_kind: i32[sections], the id of an added token, or the complement of a section's flags; null where all
+// sections are text and no flag matters. rows: Row[row_count], a power of two or 0; keys: their pool. entries:
+// u32[entry_room + 7 * spans], for entry_room chunks; those of a span from entry_at on. span_ids: i64[spans];
 // section_before: i64[sections], zeros before the first chunk; misses: Miss[miss_room], in any order. report: u64[8],
 // counts all chunks and misses, also those that there was no room for, and says so.
 KERNEL LAUNCHED_AS(INTERN_THREADS, LOOK_BLOCKS)

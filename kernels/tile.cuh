@@ -1,5 +1,6 @@
-// A tile is the text that a warp cuts: a lane has one word of the mask, a bit for each byte at which a chunk begins. A span
-// is the text that a warp looks up: two tiles, so that what is read and written at both ends is a smaller part of it.
+// A tile is the text that a warp cuts: a lane has one word of the mask, a bit for each byte at which a chunk begins. A
+// span is the text that a warp looks up: two tiles, so that what is read and written at both ends is a smaller part of
+// it.
 //
 //   bytes    t h e _ c a t ...  32 bytes a lane, 64 in a span  |  the next lane's
 //   cuts     1 0 0 1 0 0 0 ...
@@ -19,7 +20,9 @@ constexpr u32 NEAR_WORDS = 8;           // 32 bytes
 constexpr u32 SECTOR_ENTRIES = 8;       // of 4 bytes each in the 32 bytes that memory reads and writes at once
 
 // Chunks that begin before a span. tile_chunk: i64[tiles + 1], those that begin before each tile.
-DEVICE i64 chunks_before(i64 span, const i64* tile_chunk, i64 tiles) { return tile_chunk[min(SPAN_TILES * span, tiles)]; }
+DEVICE i64 chunks_before(i64 span, const i64* tile_chunk, i64 tiles) {
+    return tile_chunk[min(SPAN_TILES * span, tiles)];
+}
 
 // Where the entries of a span begin, of which `chunks` chunks begin before it: in a sector of their own, which no other
 // warp reads or writes. All entries together take up to 7 a span more than there are chunks.

@@ -68,8 +68,8 @@ def run(
     late_of_miss, late_ids = (None, None) if late is None else (late.of_miss, late.ids)
     device.launch("gather_ids", device.grid(WORD * spans_of(text), THREADS), THREADS, found.entries, cuts.tile_chunk,
                   text.tiles, places.span_id, table.rows, table.ids, late_of_miss, late_ids, layout.rows,
-                  len(layout.counts), int(plan is not None and plan.keep_last), span_row, layout.starts[-1:], ids,
-                  id_room, pieces, piece_count, cuts.report)  # fmt: skip
+                  len(layout.counts), span_row, layout.starts[-1:], ids, id_room, pieces, piece_count,
+                  cuts.report)  # fmt: skip
     device.launch("gather_long", device.grid(len(pieces) * THREADS, THREADS), THREADS, pieces, piece_count, table.ids,
                   late_ids, ids)  # fmt: skip
     if plan is not None and layout.rows is not None:
@@ -104,7 +104,8 @@ def _lay_out(device: Any, row_place: Any, plan: Plan | None) -> _Layout:
     row_start = starts[:-1] + len(plan.prefix)
     if plan.pad_left:
         row_start = row_start + (lengths - kept - around)
-    rows = xp.stack([row_place[:-1], row_place[1:], kept, row_start], axis=1)
+    first_kept = row_place[1:] - kept if plan.keep_last else row_place[:-1]
+    rows = xp.stack([row_place[1:], row_start - first_kept, row_start, row_start + kept], axis=1)
     return _Layout(starts, kept + around, counts, rows)
 
 
