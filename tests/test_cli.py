@@ -112,6 +112,15 @@ def _read(name: str) -> list[list[str]]:
     return [documents.texts.to_list() for documents in read(find([name]))]
 
 
+def test_every_device_writes_the_same_files(definition, texts, device):
+    encoded = Run("encode", texts, "-t", "tok.json", "-o", "out.parquet", "--device", device, "-v")
+    assert (encoded.status, f"device: {device} (asked for)" in encoded.err) == (0, True)
+    ids = ids_of(definition, TEXTS)
+    assert pq.read_table("out.parquet")["input_ids"].to_pylist() == ids
+    assert Run("decode", "out.parquet", "-t", "tok.json", "-o", "back.jsonl", "--device", device).status == 0
+    assert [text for documents in _read("back.jsonl") for text in documents] == definition.decode_batch(ids)
+
+
 def test_all_kinds_of_files_of_a_folder_are_encoded_in_order(wordpiece, folder):
     data = folder / "data"
     data.mkdir()
@@ -184,6 +193,7 @@ def test_info_tells_how_each_part_runs(definition):
     shown = Run("info", "-t", "tok.json")
     assert shown.status == 0
     assert run.json["model"] in shown.out
+    assert "emulated (asked for)" in Run("info", "-t", "tok.json", "--device", "emulated").out
 
 
 def test_explain_ends_with_the_references_ids(definition):
@@ -205,6 +215,12 @@ def test_parity_finds_no_difference(definition, texts):
     assert len(set(run.json["hashes"].values())) == 1
     shown = Run("parity", texts, "-t", "tok.json")
     assert (shown.status, run.json["hashes"]["cpu"] in shown.out) == (0, True)
+
+
+def test_parity_compares_the_path_of_a_device_beside_the_cpu_s(definition, texts):
+    run = Run("parity", texts, "-t", "tok.json", "--device", "emulated", "--json")
+    assert (run.status, run.json["different"]) == (0, {"cpu": 0, "emulated": 0})
+    assert set(run.json["hashes"]) == {"reference", "cpu", "emulated"}
 
 
 @pytest.fixture
@@ -309,6 +325,17 @@ def test_verbose_shows_where_an_error_came_from_and_which_device_is_taken(texts)
     assert run.status == 2
     assert "Traceback" in run.err
     assert "device: cpu (" in run.err
+
+
+@pytest.mark.usefixtures("wordpiece")
+@pytest.mark.parametrize("command", ["info", "encode texts.jsonl -o out.npy", "parity texts.jsonl"])
+def test_a_device_that_cannot_be_had_is_one_clear_message(texts, command, monkeypatch):
+    monkeypatch.setattr("gpu_tok.choice._handles", {})
+    monkeypatch.setitem(sys.modules, "cupy", None)
+    run = Run(*command.split(), "-t", "tok.json", "--device", "cuda")
+    finding, hint = run.err.strip().splitlines()
+    assert (run.status, finding) == (2, "error: CuPy is not installed")
+    assert hint.startswith("hint: pip install 'gpu_tok[cuda]'")
 
 
 @pytest.mark.parametrize(

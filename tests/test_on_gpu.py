@@ -13,9 +13,11 @@ import oracle
 import pytest
 import texts
 from compare import assert_same_ids
+from typer.testing import CliRunner
 
 from gpu_tok import choice, cuda, nvrtc, parity
 from gpu_tok.batch import Ragged, TextBatch
+from gpu_tok.cli import app
 from gpu_tok.errors import DeviceError, GpuTokError, IdError, TextError
 from gpu_tok.tokenizer import SMALL_BATCH_BYTES, Tokenizer
 
@@ -250,6 +252,18 @@ def test_info_says_where_it_runs(tokenizer):
     assert "cuda (it can be used: Stand-in (cuda:0))" in shown(info)
     assert f"batches under {SMALL_BATCH_BYTES:,} bytes of text go to the CPU" in shown(info)
     assert "go to the CPU" not in shown(tokenizer().info())
+
+
+def test_commands_say_what_they_took_and_what_goes_to_the_cpu(definition_text, tmp_path):
+    path = tmp_path / "tokenizer.json"
+    path.write_text(definition_text("own/bert"), encoding="utf-8")
+    (tmp_path / "texts.txt").write_text("the cat\n")
+    arguments = ["-t", str(path), "-o", str(tmp_path / "out.parquet"), "-v"]
+    said = CliRunner().invoke(app, ["encode", str(tmp_path / "texts.txt"), *arguments]).stderr.splitlines()
+    assert said[:2] == [
+        "device: cuda (it can be used: Stand-in (cuda:0))",
+        f"batches under {SMALL_BATCH_BYTES:,} bytes of text go to the CPU",
+    ]
 
 
 def shown(info) -> str:

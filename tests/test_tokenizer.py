@@ -25,7 +25,7 @@ from hypothesis import HealthCheck, given, settings
 from tokenizers import Tokenizer as Reference
 
 import gpu_tok
-from gpu_tok import DefinitionError, NotYetError, TextBatch, TextError, Tokenizer
+from gpu_tok import DefinitionError, IdError, NotYetError, TextBatch, TextError, Tokenizer
 
 QUICK = ["own/bert", "own/byte-level", "own/metaspace-first", "own/unigram"]
 
@@ -106,6 +106,24 @@ def test_any_worker_count_and_table_gives_the_same_ids(name, options, device, de
     expected = on_cpu(name).encode_batch(given_texts).to_list()
     for _pass in ("cold", "warm"):
         assert ours.encode_batch(given_texts).to_list() == expected
+
+
+@pytest.mark.parametrize("name", vocabularies.names(sources=("own",)))
+def test_texts_come_back_as_the_reference_decodes_them(name, tokenizer, reference):
+    ours = tokenizer(name)
+    batch = ours.encode_batch(texts.TEXTS, padding="longest")
+    rows = batch.to_list()
+    for skip in (True, False):
+        expected = oracle.decode(reference(name), rows, skip)
+        for ids in (batch, rows, batch.to_padded().input_ids):
+            assert ours.decode_batch(ids, skip) == expected
+            assert ours.decode_bytes(ids, skip).to_list() == expected
+
+
+def test_an_impossible_id_names_its_row(tokenizer):
+    for name in QUICK:
+        with pytest.raises(IdError, match="row 1: the id -100 at 1 is not between"):
+            tokenizer(name).decode_batch([[5], [5, -100]])
 
 
 def test_one_long_text_among_many_short_ones(tokenizer, reference):

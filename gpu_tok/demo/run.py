@@ -65,14 +65,14 @@ def run(name: str, rows: list[str], **options: Any) -> Outcome:
 
     _warm_up(definition, rows, **options)
     tokenizer = Tokenizer.from_str(definition, **options)
-    encoded, cold = timed(lambda: tokenizer.encode_batch(batch))
-    warm = _best(lambda: tokenizer.encode_batch(batch))
+    encoded, cold = timed(lambda: tokenizer.encode_batch(batch, to_host=True))
+    warm = _best(lambda: tokenizer.encode_batch(batch, to_host=True))
     expected, reference_time = timed(lambda: reference.encode_batch_fast(rows))
     reference_time = min(reference_time, _best(lambda: reference.encode_batch_fast(rows)))
 
     expected_ids = [row.ids for row in expected]
-    decoded, decode_cold = timed(lambda: tokenizer.decode_bytes(encoded))
-    decode_warm = _best(lambda: tokenizer.decode_bytes(encoded))
+    decoded, decode_cold = timed(lambda: tokenizer.decode_bytes(encoded).to_host())
+    decode_warm = _best(lambda: tokenizer.decode_bytes(encoded).to_host())
     expected_texts, decode_reference = timed(lambda: reference.decode_batch(expected_ids))
     decode_reference = min(decode_reference, _best(lambda: reference.decode_batch(expected_ids)))
 
@@ -93,7 +93,7 @@ def run(name: str, rows: list[str], **options: Any) -> Outcome:
 def _warm_up(definition: str, rows: list[str], **options: Any) -> None:
     """Has the kernels compiled or loaded; the tokenizer that is timed afterwards still has an empty table."""
     tokenizer = Tokenizer.from_str(definition, **options)
-    tokenizer.decode_bytes(tokenizer.encode_batch(rows[: len(rows) // 8 + 1]))
+    tokenizer.decode_bytes(tokenizer.encode_batch(rows))
 
 
 def timed(work: Callable[[], T]) -> tuple[T, float]:
