@@ -5,6 +5,7 @@ CuPy is imported only for arrays that do lie on a GPU.
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import numpy as np
@@ -46,6 +47,11 @@ def module_of(array: Any) -> Any:
     return import_cupy()
 
 
+def its_gpu(array: Any) -> Any:
+    """A context in which the GPU of an array is the current one, as CuPy wants it; nothing for those of the host."""
+    return array.device if is_on_gpu(array) else contextlib.nullcontext()
+
+
 def to_host(array: Any) -> np.ndarray:
     """The array if it is NumPy's, else a copy on the host."""
     return array if isinstance(array, np.ndarray) else array.get()
@@ -57,7 +63,7 @@ def beside(array: Any, other: Any) -> Any:
         return array
     if not is_on_gpu(other):
         return to_host(array)
-    with other.device:
+    with its_gpu(other):
         return module_of(other).asarray(array)
 
 
@@ -68,6 +74,8 @@ def span_of(starts: Any) -> tuple[int, int, bool]:
     (0, 10, True)
     """
     xp = module_of(starts)
-    falls = (starts[1:] < starts[:-1]).any()
-    first, last, has_fallen = to_host(xp.stack([starts[0], starts[-1], falls.astype(np.int64)])).tolist()
+    with its_gpu(starts):
+        falls = (starts[1:] < starts[:-1]).any()
+        found = xp.stack([starts[0], starts[-1], falls.astype(np.int64)])
+        first, last, has_fallen = to_host(found).tolist()
     return first, last, not has_fallen

@@ -344,12 +344,14 @@ class TokenBatch:
             if step != 1:
                 raise GpuTokError("a batch is sliced in steps of 1 only", "take rows one by one")
             end = max(begin, end)
-            starts, (first, last) = self.starts[begin : end + 1], self._span(begin, end)
+            first, last = self._span(begin, end)
+            with arrays.its_gpu(self.starts):
+                starts = self.starts[begin : end + 1] - first
             types = None if self.each_type_id is None else self.each_type_id[first:last]
             return replace(
                 self,
                 ids=self.ids[first:last],
-                starts=starts - first,
+                starts=starts,
                 counts=self.counts[begin:end],
                 each_type_id=types,
             )
@@ -374,7 +376,8 @@ class TokenBatch:
     @property
     def lengths(self) -> Starts:
         """Ids in each row, padding included: int64[rows]."""
-        return self.starts[1:] - self.starts[:-1]
+        with arrays.its_gpu(self.starts):
+            return self.starts[1:] - self.starts[:-1]
 
     def to_host(self) -> TokenBatch:
         """The same batch in NumPy's arrays; itself if it is on the CPU already."""

@@ -28,25 +28,27 @@ def ragged_ids(rows: Any) -> Ragged:
         return _from_arrow(rows)
     rows = arrays.taken(rows)
     if getattr(rows, "ndim", None) == 2:
-        starts = arrays.module_of(rows).arange(rows.shape[0] + 1, dtype=np.int64) * rows.shape[1]
-        return Ragged(_whole_numbers(0, rows.reshape(-1)), starts)
+        with arrays.its_gpu(rows):
+            starts = arrays.module_of(rows).arange(rows.shape[0] + 1, dtype=np.int64) * rows.shape[1]
+            return Ragged(_whole_numbers(0, rows.reshape(-1)), starts)
     each = [_whole_numbers(row, _row(ids)) for row, ids in enumerate(_iterable(rows))]
     starts = starts_of(np.array([len(ids) for ids in each], np.int64))
     if not each:
         return Ragged(np.zeros(0, np.int64), starts)
-    if any(map(arrays.is_on_gpu, each)):
-        there = next(filter(arrays.is_on_gpu, each))
-        each, starts = [arrays.beside(ids, there) for ids in each], arrays.beside(starts, there)
-    return Ragged(arrays.module_of(each[0]).concatenate(each), starts)
+    there = next(filter(arrays.is_on_gpu, each), each[0])
+    with arrays.its_gpu(there):
+        flat = arrays.module_of(there).concatenate([arrays.beside(ids, there) for ids in each])
+        return Ragged(flat, arrays.beside(starts, there))
 
 
 def _checked(rows: Ragged) -> Ragged:
     """Flat ids and starts that somebody else made."""
     flat = arrays.taken(rows.flat)
-    flat = _whole_numbers(0, flat if arrays.is_on_gpu(flat) else np.asarray(flat))
     starts = arrays.taken(rows.starts)
     starts = arrays.beside(starts if arrays.is_on_gpu(starts) else np.asarray(starts, np.int64), flat)
-    starts = starts.astype(np.int64)
+    with arrays.its_gpu(flat):
+        flat = _whole_numbers(0, flat if arrays.is_on_gpu(flat) else np.asarray(flat))
+        starts = starts.astype(np.int64)
     begin, end, rises = arrays.span_of(starts) if len(starts) else (-1, 0, False)
     if begin < 0 or end > len(flat) or not rises:
         raise IdError("starts of rows do not rise, or do not lie within the ids", "they go from 0 to at most len(ids)")

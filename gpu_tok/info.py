@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -148,14 +149,20 @@ def info_of(tokenizer: Tokenizer) -> Info:
         pre_tokenizer=tuple(part["type"] for part in definition.pre_tokenizers),
         post_processor=_type_of(definition.post_processor),
         decoder_type=_type_of(definition.decoder),
-        encode=Grade(cold.grade, GRADES[cold.grade], tuple(cold.reasons)),
-        decode=Grade(decoder.grade, GRADES[decoder.grade], tuple(decoder.reasons)),
+        encode=_grade(tokenizer, cold.grade, cold.reasons),
+        decode=_grade(tokenizer, decoder.grade, decoder.reasons),
         cuts=_cuts(tokenizer.cuts),
         table_bytes=tokenizer.table.budget,
         table_bytes_used=used.bytes,
         table_rows_used=used.rows,
         generation=used.generation,
     )
+
+
+def _grade(tokenizer: Tokenizer, grade: int, reasons: Sequence[str]) -> Grade:
+    """On a device, what only the reference can do is brought to the host for it."""
+    leaves = grade == 3 and tokenizer.device.handle is not None
+    return Grade(grade, f"{GRADES[grade]}, on the host" if leaves else GRADES[grade], tuple(reasons))
 
 
 def _type_of(part: dict[str, Any] | None) -> str:

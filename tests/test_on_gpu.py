@@ -252,6 +252,9 @@ def test_info_says_where_it_runs(tokenizer):
     assert "cuda (it can be used: Stand-in (cuda:0))" in shown(info)
     assert f"batches under {SMALL_BATCH_BYTES:,} bytes of text go to the CPU" in shown(info)
     assert "go to the CPU" not in shown(tokenizer().info())
+    assert tokenizer().info().encode.name == "native"
+    by_reference = tokenizer("own/metaspace-first").info()
+    assert by_reference.encode.name == "reference, on the host"
 
 
 def test_commands_say_what_they_took_and_what_goes_to_the_cpu(definition_text, tmp_path):
