@@ -3,14 +3,16 @@
     cupy = StandIn()
     CudaDevice(cupy=cupy).launch(...)      runs on the emulator
 
-Arrays are as strict as CuPy's: they do not mix with NumPy's, do not become NumPy arrays by themselves, and sums are
-arrays, too. Every function and argument is checked against the real CuPy, which imports without a driver.
+Arrays are as strict as CuPy's: they do not mix with NumPy's, do not become NumPy arrays by themselves, sums are arrays,
+too, and only those of the current GPU take part. Every function and argument is checked against the real CuPy, which
+imports without a driver.
 """
 
 from __future__ import annotations
 
 import functools
 import inspect
+import threading
 import time
 import types
 from typing import Any
@@ -20,19 +22,33 @@ import numpy as np
 
 from gpu_tok.emulated import EmulatedDevice
 
+ANYWHERE = ("copy", "item", "reshape", "tobytes", "tolist", "view")  # methods that do not mind which GPU is current
 HOST_TO_DEVICE = ("asarray", "array", "ascontiguousarray")  # the functions that take NumPy's arrays
 
 
-class ndarray:  # noqa: N801 - CuPy's own name
-    """An array "on the device"; `host` is where it really is."""
+class _Current(threading.local):
+    """The GPU that is current in a thread: `gpus[-1]`."""
 
-    def __init__(self, host: np.ndarray) -> None:
+    def __init__(self) -> None:
+        self.gpus = [0]
+
+
+_current = _Current()
+
+
+class ndarray:  # noqa: N801 - CuPy's own name
+    """An array "on the device" (number `gpu`, the current one if not given); `host` is where it really is."""
+
+    def __init__(self, host: np.ndarray, gpu: int | None = None) -> None:
         self.host = host
+        self.gpu = _current.gpus[-1] if gpu is None else gpu
 
     def __getattr__(self, name: str) -> Any:
         if not hasattr(real.ndarray, name):
             raise AttributeError(f"cupy.ndarray has no {name}")
         found = getattr(self.host, name)
+        if callable(found) and name not in ANYWHERE:
+            _on_host(self)
         return _forwarded(found) if callable(found) else _on_device(found)
 
     @property
@@ -41,7 +57,7 @@ class ndarray:  # noqa: N801 - CuPy's own name
 
     @property
     def device(self) -> Any:
-        return Device(0)
+        return Device(self.gpu)
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
@@ -51,7 +67,7 @@ class ndarray:  # noqa: N801 - CuPy's own name
         return len(self.host)
 
     def __getitem__(self, key: Any) -> ndarray:
-        return _on_device(self.host[_on_host(key)])
+        return ndarray(np.asarray(self.host[_on_host(key)]), self.gpu)
 
     def __setitem__(self, key: Any, value: Any) -> None:
         self.host[_on_host(key)] = _on_host(value)
@@ -89,7 +105,7 @@ class ndarray:  # noqa: N801 - CuPy's own name
 
 def _operator(name: str) -> Any:
     def apply(self: ndarray, *others: Any) -> Any:
-        result = getattr(self.host, name)(*map(_on_host, others))
+        result = getattr(_on_host(self), name)(*map(_on_host, others))
         if result is NotImplemented:
             raise TypeError(f"{name} of {self.host.dtype} and {others}")
         is_in_place = name.startswith("__i") and name != "__invert__"
@@ -113,6 +129,8 @@ def _on_device(value: Any) -> Any:
 
 def _on_host(value: Any) -> Any:
     if isinstance(value, ndarray):
+        if value.gpu != _current.gpus[-1]:
+            raise ValueError(f"Array device must be same as the current device: {value.gpu} {_current.gpus[-1]}")
         return value.host
     if isinstance(value, np.ndarray):
         raise TypeError("Unsupported type <class 'numpy.ndarray'>")
@@ -209,10 +227,11 @@ class Device:
         self.id = device
 
     def __enter__(self) -> Device:
+        _current.gpus.append(self.id)
         return self
 
     def __exit__(self, *_: Any) -> None:
-        pass
+        assert _current.gpus.pop() == self.id
 
 
 class Module:
@@ -246,7 +265,7 @@ class Function:
 
     def _value(self, value: Any, is_pointer: bool) -> Any:
         if isinstance(value, ndarray):
-            return value.host
+            return _on_host(value)
         assert isinstance(value, np.int64 | np.uint64), f"CuPy passes {type(value)} in another width"
         if is_pointer:
             assert value == 0
@@ -321,7 +340,7 @@ class StandIn:
         _check_binds(function, (value, *args), kwargs)
         if hasattr(value, "__cuda_array_interface__") and not isinstance(value, ndarray):
             return ndarray(value.host)  # a tensor of another library: the same memory
-        host = value.host if isinstance(value, ndarray) else np.asarray(value)
+        host = value.host if isinstance(value, ndarray) else np.asarray(value)  # of any GPU: the copy is here
         dtype = args[0] if args else kwargs.get("dtype")
         return ndarray(self.emulator.upload(host if dtype is None else host.astype(dtype)))
 

@@ -294,14 +294,22 @@ def test_another_gpu_is_named_by_its_number(tokenizer, cupy):
     assert tokenizer(device="cuda:0").device.handle is tokenizer().device.handle
 
 
-def test_arrays_of_another_gpu_are_copied(cupy):
-    device = cuda.CudaDevice(cupy=cupy)
-    array = on_gpu(np.arange(3))
-    assert device.here(array) is array
-    device.ordinal = 1
-    copied = device.here(array)
-    assert copied is not array
-    assert copied.tolist() == [0, 1, 2]
+@pytest.mark.parametrize("place", [0, 1])
+def test_a_tokenizer_on_another_gpu_is_fed_from_any(place, tokenizer, monkeypatch):
+    two = StandIn(count=2)
+    monkeypatch.setitem(sys.modules, "cupy", two)
+    ours, expected = tokenizer(device="cuda:1"), tokenizer(device="cpu").encode_batch(TEXTS)
+    with two.cuda.Device(place):
+        given = texts_on_gpu(TEXTS)
+        ids, starts = on_gpu(expected.ids), on_gpu(expected.starts)
+    batch = ours.encode_batch(given)
+    assert {array.gpu for array in (batch.ids, batch.starts, *batch.to_padded(), batch.lengths)} == {1}
+    assert batch.to_list() == batch.to_host().to_list() == expected.to_list()
+    assert batch[2:4].to_list() == batch.to_list()[2:4]
+    texts_again = ours.decode_batch(expected)
+    for rows in (batch, Ragged(ids, starts), list(batch), batch.to_padded().input_ids):
+        assert ours.decode_batch(rows) == texts_again
+    assert (given.to_list(), given.text(2)) == (TEXTS, TEXTS[2])
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
