@@ -33,7 +33,7 @@ def load(language: str, folder: Path, megabytes: float) -> Texts:
 
     folder: holds LANGUAGE.jsonl, .jsonl.zst or .txt; a line of JSON has its text under "text", a plain line is one.
     """
-    texts = list(dict.fromkeys(_read(language, folder)))
+    texts = list(dict.fromkeys(read(language, folder)))
     order = np.random.default_rng(0).permutation(len(texts))
     wanted = megabytes * 1e6
     timed, rest = _take([texts[row] for row in order], wanted)
@@ -50,7 +50,8 @@ def _take(texts: list[str], byte_count: float) -> tuple[list[str], list[str]]:
     return texts, []
 
 
-def _read(language: str, folder: Path) -> list[str]:
+def read(language: str, folder: Path) -> list[str]:
+    """All texts of a language, in the file's order."""
     for ending in (".jsonl.zst", ".jsonl", ".txt"):
         path = folder / f"{language}{ending}"
         if path.is_file():

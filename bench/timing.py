@@ -20,7 +20,7 @@ import numpy as np
 import orjson
 
 ROOT = Path(__file__).resolve().parents[1]
-PACKAGES = ("gpu_tok", "tokenizers", "nanotoken", "gigatoken", "numba", "numpy", "pyarrow")
+PACKAGES = ("gpu_tok", "tokenizers", "nanotoken", "gigatoken", "numba", "numpy", "pyarrow", "cupy-cuda13x")
 
 
 @dataclass

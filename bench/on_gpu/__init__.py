@@ -1,0 +1,1 @@
+"""What `gpu_check.py` does on a machine with a GPU, part by part."""
