@@ -5,8 +5,10 @@ Each check is shown to fail: on a kernel with the fault that it is for.
 
 from __future__ import annotations
 
+import ctypes
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -141,6 +143,18 @@ def test_threads_that_never_come_are_noticed(each_device, kernel):
         each_device.launch(kernel, 2, 64, np.arange(64, dtype=np.uint8), np.zeros(64, np.uint32))
     for words in (f"kernel {kernel}: ", *FAULTS[kernel]):
         assert words in str(raised.value)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the watchdog is for Linux only")
+@pytest.mark.parametrize("asks_atomically", [0, 1])
+def test_a_kernel_that_spins_is_ended(asks_atomically, monkeypatch):
+    spinning = device()
+    patience = ctypes.c_int.in_dll(spinning._library, "emu_patience")
+    monkeypatch.setattr(patience, "value", 50)
+    with pytest.raises(DeviceError, match=r"for 50 ms; .* is block 0, thread \d+ "):
+        spinning.launch("waits_for_ever", 1, BLOCK, np.zeros(BLOCK + 1, np.uint32), asks_atomically)
+    spinning.launch("waits_for_ever", 1, BLOCK, np.ones(BLOCK + 1, np.uint32), asks_atomically)
+    test_a_block_scan_sums_what_is_before(spinning, 500)
 
 
 def test_a_failed_assertion_names_file_block_and_thread(each_device):

@@ -14,6 +14,7 @@
 #include "counters.h"
 #endif
 #include "switch.h"
+#include "watchdog.h"
 
 uint3 threadIdx, blockIdx, blockDim, gridDim;
 
@@ -37,6 +38,8 @@ static bool failed;
 static std::string failure;
 static Random schedule;
 int atomics_until_yield;
+static volatile u64 moves;       // counted up when a thread ends, or comes to a warp-wide point
+static volatile bool in_kernel;  // and not in the emulator
 
 [[noreturn]] static void run_threads();
 
@@ -95,6 +98,7 @@ void fail_here(const std::string& finding) {
         fiber_of[current] = running;
         call(*launch);
         fiber_of[current] = nullptr;
+        moves = moves + 1;
         block.end(current);
         bool found = choose_next();
         if (found && fiber_of[current] == nullptr) continue;
@@ -128,6 +132,7 @@ void yield() {
 }
 
 __attribute__((noinline)) void barrier(Site site) {
+    moves = moves + 1;
     const bool all_here = block.arrive_at_barrier(current, site);
 #ifdef EMU_COUNT
     if (all_here) count_barrier(block.warps);
@@ -136,6 +141,7 @@ __attribute__((noinline)) void barrier(Site site) {
 }
 
 __attribute__((noinline)) u64 exchange(WarpOp op, u32 mask, u64 value, u32 source, Site site) {
+    moves = moves + 1;
     Thread& self = block.thread(current);
     const bool all_here = block.arrive_in_warp(current, op, mask, value, source, site);
 #ifdef EMU_COUNT
@@ -161,13 +167,26 @@ void fail_at(Site site, const char* finding) {
     __builtin_unreachable();
 }
 
+// Ends a launch in which nothing has moved since the last look.
+static void look(int) {
+    static u64 moves_seen;
+    if (in_kernel && moves == moves_seen) {
+        in_kernel = false;
+        fail_here("no thread has ended, or come to a barrier or warp intrinsic, for " + std::to_string(emu_patience) +
+                  " ms; the one that runs, and perhaps waits in a loop for another, is " + block.where(current));
+    }
+    moves_seen = moves;
+}
+
 static void run_block(i64 index) {
     block.begin(index, launch->block, launch->seed);
     std::memcpy(block.arena, garbage, shared_used());
     blockIdx.x = u32(index);
     current = block.random.next() % block.size;
     choose_next();
+    in_kernel = true;
     switch_to(take_idle(), host);
+    in_kernel = false;
 #ifdef EMU_COUNT
     count_barrier(block.warps);
 #endif
@@ -190,6 +209,7 @@ void run_blocks(const Launch& asked) {
     atomics_until_yield = int(schedule.next() % (2 * MEAN_ATOMICS_BETWEEN_YIELDS));
     blockDim = {asked.block, 1, 1};
     gridDim = {u32(asked.grid), 1, 1};
+    Watchdog watchdog(look);
     for (u32 index : block_order(asked)) run_block(index);
 }
 

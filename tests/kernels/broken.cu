@@ -129,6 +129,18 @@ KERNEL LAUNCHED_AS(THREADS) passes_on_without_fence(u32* flag, u64* value, u64* 
     }
 }
 
+// Each thread waits for the one behind it, the last for nobody who comes.
+KERNEL LAUNCHED_AS(THREADS) waits_for_ever(u32* flag, i64 asks_atomically) {
+    volatile u32* plain = &flag[threadIdx.x + 1];
+    if (asks_atomically == 0) {
+        while (*plain == 0) {
+        }
+    } else {
+        while (load_relaxed(&flag[threadIdx.x + 1]) == 0) __nanosleep(100);
+    }
+    store_relaxed(&flag[threadIdx.x], 1u);
+}
+
 // Says that a byte is not zero, and is wrong.
 KERNEL LAUNCHED_AS(THREADS) asserts(const u8* bytes, i64 count) {
     if (threadIdx.x < count) assert(bytes[threadIdx.x] != 0);
