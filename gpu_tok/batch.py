@@ -16,12 +16,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from gpu_tok import arrays
-from gpu_tok.errors import GpuTokError, TextError, TextTypeError
+from gpu_tok import arrays, packing
+from gpu_tok.errors import GpuTokError, TextTypeError
 
-Bytes = npt.NDArray[np.uint8]
+Bytes = packing.Bytes
 Ids = npt.NDArray[np.int32]
-Starts = npt.NDArray[np.int64]
+Starts = packing.Starts
 
 Rows = Sequence[bytes]  # named here: within TextBatch `bytes` is a field
 
@@ -158,10 +158,17 @@ class TextBatch:
         if isinstance(texts, (str, bytes)):
             raise TextTypeError(0, "encode_batch takes a list of texts, not one text", f"pass [{texts[:20]!r}]")
         if isinstance(texts, (pa.Array, pa.ChunkedArray)):
-            return _from_arrow(texts).validated(invalid_utf8)
+            return cls(*packing.from_arrow(texts)).validated(invalid_utf8)
         if isinstance(texts, (Mapping, Set)) or not isinstance(texts, Iterable):
             raise TextTypeError(0, f"encode_batch takes a list of texts, not {type(texts).__name__}", "pass a list")
-        return _from_python(texts if isinstance(texts, (list, tuple)) else list(texts), invalid_utf8)
+        return cls._packed(texts if isinstance(texts, (list, tuple)) else list(texts), invalid_utf8)
+
+    @classmethod
+    def _packed(cls, texts: Sequence[Any], invalid_utf8: str) -> TextBatch:
+        at_once = packing.from_python(texts)
+        if at_once is not None:
+            return cls(*at_once, valid=True)
+        return cls.joined([packing.utf8_of(row, text, invalid_utf8) for row, text in enumerate(texts)])
 
     @classmethod
     def joined(cls, rows: Rows, valid: bool = True) -> TextBatch:
@@ -175,110 +182,10 @@ class TextBatch:
             return self.to_host().validated(invalid_utf8)
         if self.valid:
             return self
-        if self._is_utf8():
+        if packing.rows_are_utf8(self.bytes, self.starts):
             return TextBatch(self.bytes, self.starts, valid=True)
         rows = [self.bytes[self.starts[row] : self.starts[row + 1]].tobytes() for row in range(len(self))]
-        return _from_python(rows, invalid_utf8)
-
-    def _is_utf8(self) -> bool:
-        """Is every row UTF-8: all of them together are, and none begins within a character."""
-        inner = self.starts[(self.starts > self.starts[0]) & (self.starts < self.starts[-1])]
-        whole = is_utf8(self.bytes[self.starts[0] : self.starts[-1]])
-        return whole and not np.any((self.bytes[inner] & 0xC0) == 0x80)
-
-
-def is_utf8(flat: Bytes) -> bool:
-    """Are bytes (uint8[n]) valid UTF-8."""
-    step = 1 << 30  # an Arrow string of 32-bit offsets holds less than 2 GiB
-    begin = 0
-    while begin < len(flat):
-        end = min(begin + step, len(flat))
-        while end < len(flat) and end > begin and (flat[end] & 0xC0) == 0x80:
-            end -= 1
-        offsets = pa.py_buffer(np.array([0, end - begin], np.int32))
-        text = pa.Array.from_buffers(pa.string(), 1, [None, offsets, pa.py_buffer(flat[begin:end])])
-        try:
-            text.validate(full=True)
-        except pa.ArrowInvalid:
-            return False
-        begin = end
-    return True
-
-
-def _from_arrow(texts: pa.Array | pa.ChunkedArray) -> TextBatch:
-    if texts.null_count:
-        row = next(index for index, text in enumerate(texts) if not text.is_valid)
-        raise TextTypeError(row, "is null", "drop or fill nulls first: array.drop_null() or array.fill_null('')")
-    if isinstance(texts, pa.ChunkedArray):
-        texts = texts.combine_chunks() if texts.num_chunks != 1 else texts.chunk(0)
-        if isinstance(texts, pa.ChunkedArray):  # no chunk, or more bytes than one array may hold
-            wide = pa.large_binary() if pa.types.is_binary(texts.type) else pa.large_string()
-            texts = texts.cast(wide).combine_chunks()
-    wide_types = {
-        pa.string(): np.int32,
-        pa.binary(): np.int32,
-        pa.large_string(): np.int64,
-        pa.large_binary(): np.int64,
-    }
-    if texts.type not in wide_types:
-        if pa.types.is_dictionary(texts.type) or texts.type in (pa.string_view(), pa.binary_view()):
-            return _from_arrow(texts.cast(pa.large_string()))
-        raise TextTypeError(
-            0, f"the Arrow array is of type {texts.type}", "cast it: array.cast(pyarrow.large_string())"
-        )
-    _validity, offsets, data = texts.buffers()
-    if len(texts) == 0 or offsets is None:
-        return TextBatch(np.zeros(0, np.uint8), NO_STARTS, valid=True)
-    starts = np.frombuffer(offsets, wide_types[texts.type])[texts.offset : texts.offset + len(texts) + 1]
-    flat = np.zeros(0, np.uint8) if data is None else np.frombuffer(data, np.uint8)
-    return TextBatch(flat, starts.astype(np.int64))
-
-
-def _from_python(texts: Sequence[Any], invalid_utf8: str) -> TextBatch:
-    try:
-        array = pa.array(texts, pa.large_string() if all(type(text) is str for text in texts) else pa.large_binary())
-    except (UnicodeEncodeError, pa.ArrowException, TypeError):
-        array = None
-    if array is not None and array.null_count == 0:
-        batch = _from_arrow(array)
-        if pa.types.is_large_string(array.type):
-            return TextBatch(batch.bytes, batch.starts, valid=True)
-        if batch._is_utf8():
-            return TextBatch(batch.bytes, batch.starts, valid=True)
-    return TextBatch.joined([_utf8_row(row, text, invalid_utf8) for row, text in enumerate(texts)])
-
-
-def without_surrogates(text: str) -> bytes:
-    """A string as UTF-8, with U+FFFD in the place of each lone surrogate."""
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace").encode("utf-8")
-
-
-def _utf8_row(row: int, text: Any, invalid_utf8: str) -> bytes:
-    if isinstance(text, str):
-        try:
-            return text.encode("utf-8")
-        except UnicodeEncodeError as error:
-            if invalid_utf8 == "replace":
-                return without_surrogates(text)
-            raise TextError(
-                row,
-                f"the lone surrogate U+{ord(text[error.start]):04X} at character {error.start} has no UTF-8 form",
-                'repair the text, or pass invalid_utf8="replace" to put U+FFFD in its place',
-            ) from None
-    if isinstance(text, (bytes, bytearray, memoryview)):
-        raw = bytes(text)
-        try:
-            raw.decode("utf-8")
-            return raw
-        except UnicodeDecodeError as error:
-            if invalid_utf8 == "replace":
-                return raw.decode("utf-8", "replace").encode("utf-8")
-            raise TextError(
-                row,
-                f"byte {raw[error.start]:#04x} at {error.start} is no UTF-8: {error.reason}",
-                'decode the bytes as what they are, or pass invalid_utf8="replace" to put U+FFFD in their place',
-            ) from None
-    raise TextTypeError(row, f"is {type(text).__name__}, not str or bytes", "every element of a batch is a text")
+        return self._packed(rows, invalid_utf8)
 
 
 @dataclass(frozen=True)

@@ -15,11 +15,12 @@ import orjson
 import pyarrow as pa
 
 from cpu_ref.json_lines import take_texts
-from gpu_tok.batch import TextBatch, is_utf8, without_surrogates
+from gpu_tok.batch import TextBatch
 from gpu_tok.errors import FileError
 from gpu_tok.files.documents import Documents, Reading
 from gpu_tok.files.sources import Source
 from gpu_tok.files.streams import Stream, line_blocks
+from gpu_tok.packing import is_utf8, without_surrogates
 
 REPLACE_HINT = "repair the line, or put U+FFFD in the place of what is no UTF-8 with --invalid-utf8 replace"
 
