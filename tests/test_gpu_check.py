@@ -144,7 +144,9 @@ def test_one_command_checks_and_times_everything(packed, tmp_path, a_sanitizer):
     assert timed["hash"] == timed["expected_hash"]
     assert {rate["state"] for rate in timed["rates"]} == {"cold", "warm", "fresh"}
     assert all(rate["how"] == "measured" for rate in timed["rates"])
-    assert tasks["timing"]["kernels/pieces/en"]["warm"]["kernels"][0]["share_of_copy"] > 0
+    kernels = tasks["timing"]["kernels/pieces/en"]
+    assert any(row.get("share_of_copy", 0) > 0 for row in kernels["warm"]["kernels"])
+    assert any(row.get("share_of_copy", 0) > 0 for row in kernels["decode"]["kernels"])
     assert {name: task["finding"] for name, task in tasks["sanitizer"].items()} == {
         "memcheck": "clean",
         "racecheck": "clean",

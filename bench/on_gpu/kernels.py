@@ -7,7 +7,7 @@ counted on the emulated device when it was packed (`traffic.py`). Of cold batche
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -59,11 +59,12 @@ def watched(setting: Setting, work: Callable[[], Any]) -> Watch:
 
 
 def describe(
-    batch: TextBatch, watches: list[Watch], moved: Mapping[str, float], copies: Mapping[str, Any]
+    batch: TextBatch, watches: list[Watch], moved: Mapping[str, Sequence[float]], copies: Mapping[str, Any]
 ) -> dict[str, Any]:
     """A row a kernel, the longest first. What is between kernels: prefix sums, copies, and waiting for the host.
 
-    moved: bytes that each kernel moves for a byte of text.
+    moved: bytes that each kernel moves for a byte of text, streaming and of tables. Its speed is that of the streaming
+    ones; tables are small enough for a cache.
     """
     seconds = median_by_kernel(watches)
     whole = float(np.median([watch.seconds for watch in watches]))
@@ -71,8 +72,10 @@ def describe(
     for kernel, took in sorted(seconds.items(), key=lambda pair: -pair[1]):
         row = {"kernel": kernel, "launches": watches[-1].launches.count(kernel), "seconds": took}
         if kernel in moved:
-            speed = moved[kernel] * batch.byte_count / max(took, 1e-9) / 1e9
-            row |= {"bytes_a_byte": moved[kernel], "gb_per_s": speed, "share_of_copy": speed / copies[ON_DEVICE]}
+            streaming, of_tables = moved[kernel]
+            speed = streaming * batch.byte_count / max(took, 1e-9) / 1e9
+            row |= {"bytes_a_byte": streaming, "table_bytes_a_byte": of_tables, "gb_per_s": speed}
+            row["share_of_copy"] = speed / copies[ON_DEVICE]
         rows.append(row)
     return {
         "bytes": batch.byte_count,

@@ -39,7 +39,8 @@ def run(setting: Setting, tool: str, command: Sequence[str]) -> dict[str, Any]:
         return {"finding": "not there"}
     seconds = setting.deadline.left / (2 if tool == TOOLS[0] else 1)
     with TemporaryDirectory() as folder:
-        under = [program, f"--tool={tool}", "--error-exitcode=9", sys.executable, *command, "--out", folder]
+        alone = [sys.executable, *command, "--out", folder, f"--seconds={seconds:.0f}"]
+        under = [program, f"--tool={tool}", "--error-exitcode=9", *alone]
         with Path(folder, "said").open("w+b") as log:
             try:
                 done = subprocess.run(under, stdout=log, stderr=subprocess.STDOUT, timeout=max(1, seconds), check=False)
