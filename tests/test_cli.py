@@ -21,7 +21,7 @@ from typer.testing import CliRunner
 from gpu_tok import demo
 from gpu_tok.batch import TokenBatch
 from gpu_tok.cli import app
-from gpu_tok.cli.common import unescaped
+from gpu_tok.cli.options import unescaped
 
 TEXTS = [sample["text"] for sample in demo.texts()] + ["", " ", "x" * 3000]
 COMMANDS = ["encode", "decode", "info", "explain", "parity", "demo"]

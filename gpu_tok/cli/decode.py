@@ -7,18 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gpu_tok.cli.common import (
-    DeviceName,
-    Json,
-    TokenizerFile,
-    Verbose,
-    Workers,
-    ends_well,
-    load_tokenizer,
-    print_json,
-    say,
-    unescaped,
-)
+from gpu_tok.cli.common import ends_well, load_tokenizer, print_json, say
+from gpu_tok.cli.options import DeviceName, Json, TokenizerFile, Verbose, Workers, unescaped
 from gpu_tok.cli.progress import Progress, progress
 
 if TYPE_CHECKING:

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gpu_tok.cli.common import FAILED, DeviceName, Json, Verbose, Workers, ends_well, print_json, say
+from gpu_tok.cli.common import FAILED, ends_well, print_json, say
+from gpu_tok.cli.options import DeviceName, Json, Verbose, Workers
 
 if TYPE_CHECKING:
     from gpu_tok.demo.run import Outcome

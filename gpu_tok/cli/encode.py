@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gpu_tok.cli.common import (
+from gpu_tok.cli.common import ends_well, get_ready, load_tokenizer, print_json, say
+from gpu_tok.cli.options import (
     READING,
     ROWS,
     DeviceName,
@@ -21,11 +22,6 @@ from gpu_tok.cli.common import (
     TokenizerFile,
     Verbose,
     Workers,
-    ends_well,
-    get_ready,
-    load_tokenizer,
-    print_json,
-    say,
     unescaped,
 )
 from gpu_tok.cli.progress import Progress, progress

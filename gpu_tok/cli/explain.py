@@ -8,7 +8,8 @@ from typing import Annotated
 
 import typer
 
-from gpu_tok.cli.common import DeviceName, Json, TokenizerFile, Verbose, ends_well, load_tokenizer, print_json
+from gpu_tok.cli.common import ends_well, load_tokenizer, print_json
+from gpu_tok.cli.options import DeviceName, Json, TokenizerFile, Verbose
 
 
 @ends_well

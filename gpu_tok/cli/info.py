@@ -2,15 +2,8 @@
 
 from __future__ import annotations
 
-from gpu_tok.cli.common import (
-    DeviceName,
-    Json,
-    TokenizerFile,
-    Verbose,
-    ends_well,
-    load_tokenizer,
-    print_json,
-)
+from gpu_tok.cli.common import ends_well, load_tokenizer, print_json
+from gpu_tok.cli.options import DeviceName, Json, TokenizerFile, Verbose
 
 
 @ends_well

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gpu_tok.cli.common import (
-    FAILED,
+from gpu_tok.cli.common import FAILED, ends_well, get_ready, load_tokenizer, print_json
+from gpu_tok.cli.options import (
     DeviceName,
     Format,
     Inputs,
@@ -21,10 +21,6 @@ from gpu_tok.cli.common import (
     TokenizerFile,
     Verbose,
     Workers,
-    ends_well,
-    get_ready,
-    load_tokenizer,
-    print_json,
     unescaped,
 )
 from gpu_tok.cli.progress import Progress, progress
