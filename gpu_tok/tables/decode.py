@@ -94,7 +94,7 @@ def byte_level_bytes(token: str) -> bytes:
     (b' caf\\xe9', b'<a b>')
     """
     try:
-        return bytes([_BYTE_OF[letter] for letter in token])
+        return bytes([BYTE_OF[letter] for letter in token])
     except KeyError:
         return token.encode()
 
@@ -106,7 +106,7 @@ def byte_alphabet() -> dict[str, int]:
     return {chr(byte): byte for byte in printable} | {chr(0x100 + at): byte for at, byte in enumerate(others)}
 
 
-_BYTE_OF = byte_alphabet()
+BYTE_OF = byte_alphabet()
 
 
 def _size(definition: Definition) -> int:
