@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import weakref
+from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -28,6 +29,8 @@ from gpu_tok.tables.cuts import CutTables, derive
 from gpu_tok.tables.definition import Definition
 from gpu_tok.tables.postprocess import Pad, Template, compile_postprocess, resolve_padding
 from gpu_tok.tables.refusal import CannotCompile
+from gpu_tok.tables.tekken import load_tekken
+from gpu_tok.tables.tiktoken import load_tiktoken
 from gpu_tok.whole import encode_whole
 
 TABLE_BYTES = 128 << 20
@@ -66,7 +69,7 @@ class Tokenizer:
         if not isinstance(definition, Definition):
             raise DefinitionError(
                 f"Tokenizer({type(definition).__name__}) is no way to make one",
-                "use Tokenizer.from_file(path), from_str(json), from_pretrained(name) or from_reference(tokenizer)",
+                "use Tokenizer.from_file(path), from_str(json), from_pretrained(name), from_tiktoken(encoding), ...",
             )
         if fallback not in ("reference", "error"):
             raise DefinitionError(f"fallback={fallback!r} is none of its values", 'they are "reference", "error"')
@@ -128,6 +131,40 @@ class Tokenizer:
                 "check the name and the network, or download the tokenizer.json and use Tokenizer.from_file",
             ) from error
         return cls.from_reference(reference, **options)
+
+    @classmethod
+    def from_tiktoken(
+        cls,
+        encoding: Any,
+        pattern: str | None = None,
+        special_tokens: Mapping[str, int] | None = None,
+        find_special_tokens: bool = True,
+        **options: Any,
+    ) -> Tokenizer:
+        """Takes an encoding of tiktoken: a `tiktoken.Encoding`, a name, or a `.tiktoken` file of ranks (also gzipped).
+
+        >>> tok = Tokenizer.from_tiktoken("o200k_base")  # through the package tiktoken, which downloads the ranks
+        >>> tok = Tokenizer.from_tiktoken("cl100k_base.tiktoken")  # pattern and special tokens by the file's name
+        >>> tok = Tokenizer.from_tiktoken("my.tiktoken", pattern=r"\\p{L}+|[^\\p{L}]+", special_tokens={"<end>": 300})
+
+        Ids are those of `encode(text, allowed_special="all")`; with find_special_tokens=False special tokens in a text
+        are text like any other, as in `encode_ordinary`. Where one special token begins with another the longest is
+        taken; tiktoken leaves that open. `qwen.tiktoken` is normalized by NFC, as Qwen's tokenizer does.
+        pattern, special_tokens: instead of the encoding's own; needed where the file's name says nothing about them.
+        """
+        return cls(load_tiktoken(encoding, pattern, special_tokens, find_special_tokens), **options)
+
+    @classmethod
+    def from_tekken(cls, path: str | Path, find_special_tokens: bool = False, **options: Any) -> Tokenizer:
+        """Loads Mistral's `tekken.json`.
+
+        >>> Tokenizer.from_tekken("tekken.json").encode_batch(["Hello [INST]"]).to_list()
+        [[22177, 1766, 3174, 3074, 1093]]
+
+        Ids are those of mistral-common's `Tekkenizer.encode(text, bos=False, eos=False)`, to which special tokens in a
+        text are text like any other; find_special_tokens=True finds them, as a `tokenizer.json` of these models does.
+        """
+        return cls(load_tekken(path, find_special_tokens), **options)
 
     def encode_batch(
         self,
