@@ -47,6 +47,16 @@ def packed(source, tmp_path_factory) -> Path:
     return folder
 
 
+def test_counting_anew_keeps_what_is_packed(source, packed, tmp_path):
+    copied = tmp_path / "packed"
+    subprocess.run(["cp", "-r", packed, copied], check=True)
+    asked = ["--tokenizers", source, "--corpora", source, "--out", copied, "--counts-only", "--timed", "pieces"]
+    subprocess.run([sys.executable, BENCH / "pack_data.py", *asked], check=True, capture_output=True)
+    old, new = (json.loads((folder / "MANIFEST.json").read_text(encoding="utf-8")) for folder in (packed, copied))
+    assert list(new["traffic"]) == ["pieces/en"]
+    assert (new["files"], new["texts"], new["sources"]) == (old["files"], old["texts"], old["sources"])
+
+
 def options(packed: Path, out: Path, device: str = "emulated") -> list:
     return ["--data", packed, "--out", out, "--device", device, "--size", "tiny"]
 

@@ -163,11 +163,10 @@ class Case:
             for kind in (systems.Reference, systems.GpuTok):
                 system = systems.make(kind, path, cores)
                 encode_all = partial(system.encode, system.prepare(self.texts.timed))
-                encoded = timing.Times([timing.timed(encode_all)[0] for _ in range(1 + CPU_ROUNDS)][1:])
-                self._add("encode", "host", "host", "warm", encoded, system=f"{system.name}, CPU")
                 ids = system.prepare_ids([self.expected.row(row) for row in range(self.expected.count)])
-                decoded = timing.Times([timing.timed(partial(system.decode, ids))[0] for _ in range(CPU_ROUNDS)])
-                self._add("decode", "host", "host", "warm", decoded, system=f"{system.name}, CPU")
+                for what, work in (("encode", encode_all), ("decode", partial(system.decode, ids))):
+                    times = timing.Times([timing.timed(work)[0] for _ in range(1 + CPU_ROUNDS)][1:])
+                    self._add(what, "host", "host", "warm", times, system=f"{system.name}, CPU")
 
     def _add(
         self,
