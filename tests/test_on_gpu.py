@@ -253,7 +253,7 @@ def test_info_says_where_it_runs(tokenizer):
     assert f"batches under {SMALL_BATCH_BYTES:,} bytes of text go to the CPU" in shown(info)
     assert "go to the CPU" not in shown(tokenizer().info())
     assert tokenizer().info().encode.name == "native"
-    by_reference = tokenizer("own/metaspace-first").info()
+    by_reference = tokenizer("own/unigram").info()
     assert by_reference.encode.name == "reference, on the host"
 
 
