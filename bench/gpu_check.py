@@ -32,7 +32,12 @@ from gpu_tok import nvrtc
 
 Tasks = Iterable[tuple[str, Callable[[], dict[str, Any]]]]
 
-ENDS = {"parity_short": 0.3, "timing": 0.68, "parity": 0.85, "sanitizer": 0.97}  # shares of the time, at the latest
+ENDS = {
+    "parity_short": 0.5,
+    "timing": 0.68,
+    "parity": 0.85,
+    "sanitizer": 0.97,
+}  # shares of the time, at the latest; most parts need less
 GRACE = 5.0  # seconds behind its end after which a part is killed
 LOG = "log.txt"
 DEAD = 3  # the exit code of a part whose device does not answer any more
