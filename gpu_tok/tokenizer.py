@@ -16,6 +16,7 @@ from gpu_tok.batch import Padding, TextBatch, TokenBatch, TypeIds
 from gpu_tok.choice import Choice, choose
 from gpu_tok.cold import ColdPath
 from gpu_tok.decode import Decoder
+from gpu_tok.decode_stream import DecodeStream
 from gpu_tok.device import Workers
 from gpu_tok.errors import DefinitionError, DeviceError, NotYetError
 from gpu_tok.explain import Explanation, explain
@@ -234,6 +235,16 @@ class Tokenizer:
         if self._side is not None:
             return self._side.decoder.decode_bytes(ids, skip_special_tokens)
         return self.decoder.decode_bytes(ids, skip_special_tokens, self.workers)
+
+    def decode_stream(self, skip_special_tokens: bool = True) -> DecodeStream:
+        """Decodes one row of ids as they come; all pieces joined are what `decode_batch` makes of the row.
+
+        >>> stream = tok.decode_stream()
+        >>> for token_id in generate():
+        ...     print(stream.step(token_id), end="")  # never a part of a character
+        >>> print(stream.finish())
+        """
+        return DecodeStream(self.definition, skip_special_tokens)
 
     def table_use(self) -> TableUse:
         """What the table of seen chunks holds, on the device that encodes."""

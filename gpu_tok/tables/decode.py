@@ -63,12 +63,17 @@ def compile(definition: Definition) -> DecodeTables:
 
 def skip_special(tables: DecodeTables, definition: Definition) -> DecodeTables:
     """The same tables with special tokens dropped: those whose token *reads* as a special one, whatever its id."""
-    special = {token["content"] for token in definition.added_tokens if token["special"]}
-    special |= {token["content"] for token in definition.added_tokens if _is_skipped(definition, token["id"])}
+    special = special_tokens(definition)
     ids = [token_id for token_id, token in enumerate(_tokens(definition)) if token in special]
     rows = tables.rows.copy()
     rows[:, ids, 1] = DROPPED << 56
     return tables._replace(rows=rows)
+
+
+def special_tokens(definition: Definition) -> frozenset[str]:
+    """The tokens that decoding skips where special ones are skipped."""
+    added = definition.added_tokens
+    return frozenset(token["content"] for token in added if token["special"] or _is_skipped(definition, token["id"]))
 
 
 def kind_of(definition: Definition) -> str:
