@@ -36,7 +36,7 @@ from gpu_tok.tables.refusal import CannotCompile
 
 Merges = list[tuple[str, str]]
 QUICK = [*names(BYTE_LEVEL, SENTENCEPIECE, sources=("own",)), "package/gpt2", "shared/gpt2", "shared/llama-2"]
-QUICK += ["shared/clip-vit-base", "package/cl100k"]
+QUICK += ["shared/clip-vit-base"]
 SLOW = [name for name in names(BYTE_LEVEL, SENTENCEPIECE) if name not in QUICK]
 UNK = "<unk>"
 FALLBACK = {UNK: 0, "a": 1, "b": 2, "<0xC3>": 3, "<0xA9>": 4, "<0x78>": 5, "ab": 6, "<0xC3><0xA9>": 7, "<unk>a": 8}

@@ -7,13 +7,13 @@ first. By rank, `merged_id` says what they become.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from gpu_tok.tables.decode import BYTE_OF
+from gpu_tok.tables.decode import byte_alphabet
 from gpu_tok.tables.definition import Definition
 from gpu_tok.tables.refusal import CannotCompile
 from gpu_tok.tables.trie import build_trie
@@ -86,7 +86,7 @@ def compile_bpe(definition: Definition) -> BpeTables:
     unknown_id = unknown_of(model, vocab, symbol, definition)
     pairs, merged_id = merges_of(model["merges"], vocab, len(prefix.encode()))
     entry, hash_shift = build_entries(pairs)
-    grows = only_grows(model["merges"], vocab, merged_id, len(prefix.encode()))
+    grows = only_grows(pairs, merged_id, vocab, len(prefix.encode()))
     takes_words = bool(model["ignore_merges"])
     return BpeTables(
         symbol=symbol,
@@ -141,7 +141,7 @@ def unknown_of(model: dict[str, Any], vocab: Mapping[str, int], symbol: Ids, def
     if unknown is None or unknown in vocab:
         return NO_PIECE if unknown is None else vocab[unknown]
     byte_level = any(part["type"] == "ByteLevel" for part in definition.pre_tokenizers)
-    letters = [*map(ord, BYTE_OF)]
+    letters = [*map(ord, byte_alphabet())]
     if not byte_level or symbol.shape[1] <= max(letters) or (symbol[:, letters] == NO_PIECE).any():
         raise CannotCompile("model.unk_token", f"{unknown!r} is no piece: unknown characters are an error")
     return NO_PIECE
@@ -170,16 +170,17 @@ def merges_of(
     return (left << ID_BITS | right).astype(np.uint64), np.array(merged, np.int32)
 
 
-def only_grows(merges: Iterable[Merge], vocab: Mapping[str, int], merged_id: Ids, prefix_length: int) -> bool:
+def only_grows(pairs: npt.NDArray[np.uint64], merged_id: Ids, vocab: Mapping[str, int], prefix_length: int) -> bool:
     """Whether no two pairs that begin at the same place of a word, one after another, can become the same piece.
 
     `Word::merge_all` keeps a pair's rank when the pair is gone but another with the same result stands there. That
     needs a second part that adds nothing, or two pieces of one id; without both, the lowest rank of the pairs that are
     there decides.
     """
-    return (
-        all(len(second.encode()) > prefix_length for _first, second in merges)
-        and not np.isin(merged_id, shared_ids(vocab)).any()
+    adding_nothing = [vocab[piece] for piece in vocab if len(piece) <= prefix_length >= len(piece.encode())]
+    right = pairs & np.uint64(MOST_IDS)
+    return not (
+        np.isin(right, np.array(adding_nothing, np.uint64)).any() or np.isin(merged_id, shared_ids(vocab)).any()
     )
 
 
