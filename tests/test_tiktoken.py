@@ -297,6 +297,13 @@ def test_files_that_say_too_little_or_nothing(tmp_path):
         load_tiktoken(5)
 
 
+def test_a_pattern_and_special_tokens_of_one_s_own_come_before_those_of_an_encoding():
+    encoding = encoding_of(BYTES | {b"aa": 300}, Shape("a+|[^a]", {"<s>": 999}))
+    assert load_tiktoken(encoding).reference.encode("aa<s>").ids == [300, 999]
+    assert load_tiktoken(encoding, pattern=r"a|[^a]").reference.encode("aa<s>").ids == [97, 97, 999]
+    assert len(load_tiktoken(encoding, special_tokens={}).reference.encode("aa<s>").ids) == 4
+
+
 def test_the_switch_for_special_tokens_goes_with_the_definition():
     definition = definition_of(BYTES, Shape(".", {"<s>": 300}), find_special_tokens=False)
     assert isinstance(definition, Definition)

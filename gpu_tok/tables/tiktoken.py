@@ -85,13 +85,13 @@ def load_tiktoken(
         encoding = _named(str(encoding))
     try:
         ranks = encoding._mergeable_ranks
-        shape = Shape(pattern or encoding._pat_str, special_tokens or encoding._special_tokens)
+        own = Shape(encoding._pat_str, encoding._special_tokens)
     except AttributeError:
         raise DefinitionError(
             f"from_tiktoken({type(encoding).__name__}) is no encoding of tiktoken",
             'pass a tiktoken.Encoding, a name as "o200k_base", or the path of a .tiktoken file',
         ) from None
-    return definition_of(ranks, shape, find_special_tokens)
+    return definition_of(ranks, _changed(own, pattern, special_tokens), find_special_tokens)
 
 
 def definition_of(ranks: Ranks, shape: Shape, find_special_tokens: bool = True, first_id: int = 0) -> Definition:
@@ -206,10 +206,7 @@ def _is_file_name(encoding: str | Path) -> bool:
 def _shape_of(path: Path, pattern: str | None, special_tokens: Mapping[str, int] | None) -> Shape:
     known = SHAPES.get(path.name.removesuffix(".gz").removesuffix(".tiktoken"))
     if known is not None:
-        return known._replace(
-            pattern=known.pattern if pattern is None else pattern,
-            special_tokens=known.special_tokens if special_tokens is None else special_tokens,
-        )
+        return _changed(known, pattern, special_tokens)
     if pattern is None or special_tokens is None:
         missing = " and ".join(
             name for name, value in (("pattern", pattern), ("special_tokens", special_tokens)) if value is None
@@ -219,6 +216,13 @@ def _shape_of(path: Path, pattern: str | None, special_tokens: Mapping[str, int]
             f"{_NEEDED}; {{}} is for none. Files named {', '.join(SHAPES)} (.tiktoken) need neither",
         )
     return Shape(pattern, special_tokens)
+
+
+def _changed(shape: Shape, pattern: str | None, special_tokens: Mapping[str, int] | None) -> Shape:
+    return shape._replace(
+        pattern=shape.pattern if pattern is None else pattern,
+        special_tokens=shape.special_tokens if special_tokens is None else special_tokens,
+    )
 
 
 def _named(name: str) -> Any:
