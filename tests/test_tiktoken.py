@@ -48,7 +48,7 @@ PATTERNS = [
     r"\p{N}{1,3}+\p{N}|.",
     r"(?:\p{N}{2,3}+1)|.",
     r"\s++$|\s|\S",
-    r"a$|^a|a|[^a]+",
+    r"a$|a\n|\n|^b|b+|a",
     r"\w+|\W+",
     r"[^\W\d]+|[\w\s]",
     r"\xe9+|[\xe0-\xef\u{4e00}]|\u0041",
@@ -168,9 +168,9 @@ def test_a_token_that_no_merge_makes_is_found_as_a_whole_word_only():
 def test_patterns_make_the_same_words(pattern):
     """Every part of a text is a token here, so the tokens are the words; what no match covers is no word."""
     rng = np.random.default_rng(6)
-    for length in (1, 2, 3, 5, 8, 8, 12, 12, 12):
-        text = "".join(rng.choice(list(LETTERS), length))
-        parts = {text[a:b].encode() for a, b in itertools.combinations(range(length + 1), 2)}
+    texts = ["a\n", "a\na", "a\nbb", "a\n\nbba", "a\n  ", "\n\na", "1234 1", "111", "²é", "]a^]", "\u017fs'S"]
+    for text in texts + ["".join(rng.choice(list(LETTERS), length)) for length in (1, 2, 3, 5, 8, 12, 12, 12)]:
+        parts = {text[a:b].encode() for a, b in itertools.combinations(range(len(text) + 1), 2)}
         ranks = BYTES | {part: 256 + at for at, part in enumerate(sorted(parts - BYTES.keys()))}
         shape = Shape(pattern, {})
         expected = encoding_of(ranks, shape).encode_ordinary(text)
