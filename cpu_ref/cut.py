@@ -1,6 +1,7 @@
 """bytes -> cuts: a bit for each byte at which a chunk begins.
 
-A cut is taken between two code points when the table of class pairs says so. Where 64 bytes are ASCII, they are looked
+A cut is taken between two code points when the table of class pairs says so, or says to ask and the filter of pairs
+does not hold the two, which both have 3 bytes then. Where 64 bytes are ASCII, they are looked
 up together: each byte gets a *before* byte (which lanes may be cut off behind it) and an *after* byte (its own lane),
 and a cut stands where the *before* of one byte and the *after* of the next share a bit.
 
@@ -19,6 +20,7 @@ import numpy as np
 from cpu_ref.compiled import inlined, kernel
 from cpu_ref.machine import LANES, classify, common_bits_mask, load_u8, non_ascii_mask
 from cpu_ref.utf8 import code_point_at, code_point_length
+from gpu_tok.tables.pairs import MULTIPLIER
 
 BLOCK_WORDS = 64
 BLOCK = BLOCK_WORDS * LANES  # bytes that are cut in one go: they and their keys stay in the first two cache levels
@@ -28,13 +30,16 @@ class CutTable(NamedTuple):
     """The tables of this step; `gpu_tok.cut` makes them from `CutTables`.
 
     class_of: uint8[0x110000]; taken: uint32[classes], bit b of row a: cut between a and b. before: uint8[classes], the
-    *before* byte of each class. ranges: uint8[RANGES, 4] as `machine.classify` reads them. has_lanes: 0 when ASCII
-    needs more lanes or ranges than there are, and all goes code point by code point.
+    *before* byte of each class. asked: uint32[classes], the same, but for those that `pairs`, the filter, holds: uint32
+    words as `gpu_tok.tables.pairs` makes them. ranges: uint8[RANGES, 4] as `machine.classify` reads them. has_lanes: 0
+    when ASCII needs more lanes or ranges than there are, and all goes code point by code point.
     """
 
     class_of: np.ndarray
     taken: np.ndarray
     before: np.ndarray
+    asked: np.ndarray
+    pairs: np.ndarray
     ranges: np.ndarray
     has_lanes: np.ndarray
 
@@ -67,7 +72,7 @@ def cut_block(bytes, begin, count, last_class, skip, table, mask, before, after)
             cuts = common_bits_mask(before_address + at, after_address + at)
             if width < LANES:
                 cuts &= (np.uint64(1) << np.uint64(width)) - np.uint64(1)
-            last_class = table.class_of[load_u8(address + at + width - 1)]
+            last_class = np.int64(table.class_of[load_u8(address + at + width - 1)])
             skip = np.int64(0)
         else:
             cuts, last_class, skip = _cut_code_points(bytes, begin + at, width, last_class, skip, table)
@@ -80,12 +85,23 @@ def _cut_code_points(bytes, begin, width, last_class, skip, table):
     cuts = np.uint64(0)
     at = skip
     while at < width:
-        this_class = table.class_of[code_point_at(bytes, begin + at)]
-        taken = np.uint64(table.taken[last_class] >> np.uint32(this_class)) & np.uint64(1)
-        cuts |= taken << np.uint64(at)
+        this_class = np.int64(table.class_of[code_point_at(bytes, begin + at)])
+        is_cut = table.taken[last_class] >> np.uint32(this_class) & np.uint32(1)
+        if table.asked[last_class] >> np.uint32(this_class) & np.uint32(1):
+            is_cut = _are_apart(bytes, begin + at, table.pairs)
+        cuts |= np.uint64(is_cut) << np.uint64(at)
         last_class = this_class
         at += code_point_length(bytes[begin + at])
     return cuts, last_class, at - width
+
+
+@inlined
+def _are_apart(bytes, at, pairs):
+    """1 if the filter does not hold the two code points that meet at `at`, both of 3 bytes; else 0."""
+    pair = np.uint64(code_point_at(bytes, at - 3) << 16 | code_point_at(bytes, at))
+    place = (pair * np.uint64(MULTIPLIER) & np.uint64(0xFFFFFFFF)) * np.uint64(len(pairs))
+    word = pairs[np.int64(place >> np.uint64(32))]
+    return ~(word >> np.uint32(place >> np.uint64(27) & np.uint64(31))) & np.uint32(1)
 
 
 @kernel
@@ -102,6 +118,8 @@ def next_cut(bytes, begin, end, table):
     while at < end:
         this_class = table.class_of[code_point_at(bytes, at)]
         if table.taken[last_class] >> np.uint32(this_class) & np.uint32(1):
+            return at
+        if table.asked[last_class] >> np.uint32(this_class) & np.uint32(1) and _are_apart(bytes, at, table.pairs):
             return at
         last_class = this_class
         at += code_point_length(bytes[at])

@@ -5,12 +5,14 @@ from __future__ import annotations
 import itertools
 
 import numpy as np
+import numpy.typing as npt
 
 from cpu_ref.cut import CutTable, next_cut
 from cpu_ref.machine import RANGES
 from gpu_tok.added_tokens import TEXT, Sections
 from gpu_tok.batch import Bytes, starts_of
 from gpu_tok.tables import ends
+from gpu_tok.tables.classes import Pairs
 from gpu_tok.tables.cuts import CutTables
 
 LANES_OF_BYTE = 8  # bits of a *before* or *after* byte
@@ -18,9 +20,8 @@ FIRST_UNIT = 1 << 16  # bytes of the first work unit when nothing is known yet
 
 
 def lay_out(tables: CutTables) -> CutTable:
-    """The taken cuts as the kernel reads them: a word a class, and lanes for ASCII where they fit."""
+    """The cuts as the kernel reads them: words for each class, and lanes for ASCII where they fit."""
     taken = np.ascontiguousarray(tables.taken, np.bool_)
-    words = (taken.astype(np.uint64) << np.arange(taken.shape[1], dtype=np.uint64)).sum(axis=1).astype(np.uint32)
     lanes = _lanes(tables.class_of[:128], taken)
     before = np.zeros(len(taken), np.uint8)
     ranges = np.zeros((RANGES, 4), np.uint8)
@@ -33,7 +34,13 @@ def lay_out(tables: CutTables) -> CutTable:
         if fits:
             ranges[: len(found)] = found
     class_of = np.ascontiguousarray(tables.class_of, np.uint8)
-    return CutTable(class_of, words, before, ranges.reshape(-1), np.array([fits], np.int64))
+    rows = row_words(taken), row_words(tables.asked)
+    return CutTable(class_of, rows[0], before, rows[1], tables.pairs, ranges.reshape(-1), np.array([fits], np.int64))
+
+
+def row_words(table: Pairs) -> npt.NDArray[np.uint32]:
+    """Each row of a table of at most 32 classes as the bits of a word: uint32[classes]."""
+    return (table.astype(np.uint64) << np.arange(len(table), dtype=np.uint64)).sum(axis=1).astype(np.uint32)
 
 
 def _lanes(ascii_class: np.ndarray, taken: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:

@@ -13,7 +13,7 @@ from rich.text import Text
 from gpu_tok.batch import TextBatch
 from gpu_tok.errors import TextError, TextTypeError
 from gpu_tok.stages import ReferenceStages, Section
-from gpu_tok.tables.cuts import CutTables
+from gpu_tok.tables.cuts import CutTables, cuts_between
 
 if TYPE_CHECKING:
     from gpu_tok.tokenizer import Tokenizer
@@ -144,8 +144,7 @@ def inner_cuts(section: str, cuts: CutTables) -> tuple[list[int], list[int]]:
     """The same for one section, in bytes of its own."""
     code_point = np.frombuffer(section.encode("utf-32-le"), np.uint32)
     byte = np.cumsum(1 + (code_point >= 0x80) + (code_point >= 0x800) + (code_point >= 0x10000))[:-1]
-    kind = cuts.class_of[code_point]
-    certified, taken = (table[kind[:-1], kind[1:]] for table in (cuts.certified, cuts.taken))
+    certified, taken = cuts_between(code_point, cuts)
     return byte[certified].tolist(), byte[taken].tolist()
 
 

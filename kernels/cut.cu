@@ -12,14 +12,17 @@
 #include "utf8.cuh"
 
 constexpr u32 CUT_THREADS = 256;
+constexpr u32 CUT_BLOCKS = 5;  // that a multiprocessor holds: left alone, the compiler gives too few registers on some
 constexpr u32 MOST_CLASSES = 32;  // bits in a row of `taken`
 constexpr u32 BEGINS_TOKEN = 32;  // a bit above the class: with this code point an added token may begin
 constexpr u32 ASCII = 128;
+constexpr u32 PAIR_MULTIPLIER = 0x9E3779B1;  // of gpu_tok.tables.pairs
 
 // The tables as a block keeps them. Classes have their mark with them, so the rows of `taken` are there twice: nobody
 // has to take it off. 128 bytes and 32 words lie in one row of the banks each, so lanes hardly wait for one another.
 struct CutTables {
     u32 taken[2 * MOST_CLASSES];
+    u32 asked[2 * MOST_CLASSES];
     u8 class_of[ASCII];
 };
 
@@ -32,7 +35,7 @@ DEVICE void report_bad(u64* first_bad, i64 at) { atomicMin(first_bad, (u64)at); 
 
 // The state after the code point that begins last before `begin`; it may reach into what is behind.
 DEVICE CutState state_before(const u8* bytes, i64 begin, i64 count, const u8* class_of, const CutTables& tables) {
-    if (begin == 0) return {0, 0};
+    if (begin == 0) return {tables.class_of[0], 0};
     i64 at = begin - 1;
     if (bytes[at] < ASCII) return {tables.class_of[bytes[at]], begin};
     while (at > 0 && at > begin - 4 && is_continuation(bytes[at])) at--;
@@ -42,14 +45,23 @@ DEVICE CutState state_before(const u8* bytes, i64 begin, i64 count, const u8* cl
 }
 
 // Turns the row of bits by the class alone: the low five bits of `this_class`.
-DEVICE u32 taken_at(const CutTables& tables, u32 last_class, u32 this_class) {
-    const u32 row = tables.taken[last_class];
-    return __funnelshift_r(row, row, this_class) & 1;
+DEVICE u32 bit_of(u32 row, u32 this_class) { return __funnelshift_r(row, row, this_class) & 1; }
+
+DEVICE u32 of_3_bytes(const u8* bytes) {
+    return (u32)(bytes[0] & 0x0F) << 12 | (u32)(bytes[1] & 0x3F) << 6 | (bytes[2] & 0x3F);
+}
+
+// 1 if the filter does not hold the two code points that meet at `at`, both of 3 bytes; else 0.
+DEVICE u32 are_apart(const u8* bytes, i64 at, const u32* pairs, i64 pair_words) {
+    const u32 pair = of_3_bytes(bytes + at - 3) << 16 | of_3_bytes(bytes + at);
+    const u64 place = (u64)(pair * PAIR_MULTIPLIER) * (u64)pair_words;
+    return ~(pairs[place >> 32] >> (u32)(place >> 27 & 31)) & 1;
 }
 
 // A word of the mask, a bit for each of 32 bytes.
 struct CutWord {
     u32 cuts;
+    u32 asked;  // where a cut depends on the two code points
     u32 marks;  // where an added token may begin, as far as the first code point tells
 };
 
@@ -59,7 +71,7 @@ DEVICE void cut_ascii(u64 eight_bytes, u32 shift, const CutTables& tables, u32& 
     UNROLL
     for (u32 i = 0; i < 8; i++) {
         const u32 this_class = tables.class_of[eight_bytes >> 8 * i & 0x7F];
-        cuts |= taken_at(tables, last_class, this_class) << i;
+        cuts |= bit_of(tables.taken[last_class], this_class) << i;
         seen |= this_class;
         last_class = this_class;
     }
@@ -78,7 +90,8 @@ DEVICE void cut_code_points(const u8* bytes, i64 begin, i64 end, i64 count, cons
         if (found.length == 0) report_bad(first_bad, state.at);
         const u32 this_class = found.value < ASCII ? tables.class_of[found.value] : class_of[found.value];
         const u32 bit = (u32)(state.at - begin);
-        word.cuts |= taken_at(tables, state.last_class, this_class) << bit;
+        word.cuts |= bit_of(tables.taken[state.last_class], this_class) << bit;
+        word.asked |= bit_of(tables.asked[state.last_class], this_class) << bit;
         word.marks |= (this_class / BEGINS_TOKEN) << bit;
         state = {this_class, state.at + (found.length == 0 ? 1 : found.length)};
     }
@@ -89,7 +102,7 @@ DEVICE CutWord cut_word(const u8* bytes, i64 begin, i64 count, const u8* class_o
     const Bytes16 first = load_16(bytes, begin, count), second = load_16(bytes, begin + 16, count);
     const u64 eights[4] = {first.low, first.high, second.low, second.high};
     CutState state = state_before(bytes, begin, count, class_of, tables);
-    CutWord word = {0, 0};
+    CutWord word = {0, 0, 0};
     UNROLL
     for (u32 part = 0; part < 4; part++) {
         const i64 at = begin + 8 * part;
@@ -103,32 +116,37 @@ DEVICE CutWord cut_word(const u8* bytes, i64 begin, i64 count, const u8* class_o
     return word;
 }
 
-// Cuts between the code points whose classes say so. Any grid of CUT_THREADS; a warp a tile, a lane a word of the mask.
+// Cuts between the code points whose classes say so, or say to ask and the filter does not hold the two. Any grid of CUT_THREADS; a warp a tile, a lane a word of the mask.
 //
 //   bytes      t h e _ c a t ,       classes: letter 0, space 1, other 2
 //   taken      letter: 110  space: 000  other: 001      bit b of row a: cut between a and b
 //   cuts             ^       ^       bits 3 and 7
 //
 // bytes: u8[count], at a multiple of 16. class_of: u8[0x110000], with BEGINS_TOKEN where an added token may begin;
-// taken: u32[64], the rows of 32 classes twice. trie, normalized_root, begins, code_point: TokenTables; null where
+// taken, asked: u32[64], the rows of 32 classes twice. pairs: u32[pair_words], null where nothing is asked. trie, normalized_root, begins, code_point: TokenTables; null where
 // nothing has that mark. mask: u32[(count + 31) / 32], bits behind the end are 0; tile_chunks: i64[tiles], the bits of
 // each tile. report: FIRST_BAD takes the least place of a byte that is no UTF-8; TOKENS_SEEN grows by the places where
 // a token may begin: too many where a token would reach from one text into the next, never too few.
-KERNEL LAUNCHED_AS(CUT_THREADS)
-    cut_words(const u8* bytes, i64 count, const u8* class_of, const u32* taken, const TrieRow* trie,
-              i64 normalized_root, const u8* begins, const u8* code_point, u32* mask, i64* tile_chunks, u64* report) {
+KERNEL LAUNCHED_AS(CUT_THREADS, CUT_BLOCKS)
+    cut_words(const u8* bytes, i64 count, const u8* class_of, const u32* taken, const u32* asked,
+              const u32* pairs, i64 pair_words, const TrieRow* trie, i64 normalized_root, const u8* begins, const u8* code_point, u32* mask, i64* tile_chunks, u64* report) {
     SHARED(CutTables, tables);
     if (threadIdx.x < ASCII) tables.class_of[threadIdx.x] = class_of[threadIdx.x];
     if (threadIdx.x < 2 * MOST_CLASSES) tables.taken[threadIdx.x] = taken[threadIdx.x];
+    if (threadIdx.x < 2 * MOST_CLASSES) tables.asked[threadIdx.x] = asked[threadIdx.x];
     __syncthreads();  // the tables are whole
     const TokenTables added = {trie, normalized_root, begins, code_point};
 
     // a warp stays together: its lanes share the sum below
     for (i64 first = grid_thread() - lane(); first * WORD < count; first += grid_threads()) {
         const i64 begin = (first + lane()) * WORD;
-        CutWord word = {0, 0};
+        CutWord word = {0, 0, 0};
         if (begin < count) {
             word = cut_word(bytes, begin, count, class_of, tables, &report[FIRST_BAD]);
+            for (u32 left = word.asked; left != 0; left &= left - 1) {
+                const u32 bit = __ffs(left) - 1;
+                word.cuts |= are_apart(bytes, begin + bit, pairs, pair_words) << bit;
+            }
             mask[begin / WORD] = word.cuts;
         }
         u32 tokens = 0;

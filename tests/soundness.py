@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from gpu_tok.tables import ends
-from gpu_tok.tables.cuts import CutTables
+from gpu_tok.tables.cuts import CutTables, cuts_between
 from gpu_tok.tables.definition import Definition
 from gpu_tok.tables.variants import variant
 
@@ -46,9 +46,9 @@ def first_unsound_cut(
 
 
 def chunks_of(text: str, tables: CutTables, pairs: np.ndarray) -> list[str]:
-    """A text divided between all neighbours whose classes are a pair."""
-    classes = tables.class_of[np.frombuffer(text.encode("utf-32-le"), np.uint32)]
-    begins = [0, *(np.flatnonzero(pairs[classes[:-1], classes[1:]]) + 1).tolist(), len(text)] if text else [0]
+    """A text divided between all neighbours whose classes are a pair, or are asked and the two are not joined."""
+    _certified, cuts = cuts_between(np.frombuffer(text.encode("utf-32-le"), np.uint32), tables._replace(taken=pairs))
+    begins = [0, *(np.flatnonzero(cuts) + 1).tolist(), len(text)] if text else [0]
     return [text[begin:end] for begin, end in itertools.pairwise(begins)]
 
 

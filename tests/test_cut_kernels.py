@@ -12,6 +12,7 @@ import texts
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_added_tokens import ALPHABET, NORMALIZERS, definition, some_tokens, token
+from test_hot import asking
 
 from cpu_ref import cut as reference
 from cpu_ref import hot
@@ -26,7 +27,8 @@ from gpu_tok.on_device import cut
 from gpu_tok.on_device.report import ALL_GOOD, FIRST_BAD, REPORT_WORDS, TOKENS_SEEN
 from gpu_tok.tables import ends
 from gpu_tok.tables.added_tokens import AddedTokenTables, compile_added_tokens
-from gpu_tok.tables.cuts import CutTables
+from gpu_tok.tables.cuts import CutTables, cuts_between
+from gpu_tok.tables.pairs import NO_PAIRS
 
 THREADS = 256
 WORD = 32  # bytes of text to a word of the mask
@@ -54,7 +56,8 @@ def device():
 def random_tables(seed: int, classes: int = 6) -> CutTables:
     rng = np.random.default_rng(seed)
     taken = rng.random((classes, classes)) < 0.4
-    return CutTables(rng.integers(0, classes, 0x110000).astype(np.uint8), taken, taken, 0, ())
+    class_of = rng.integers(0, classes, 0x110000).astype(np.uint8)
+    return CutTables(class_of, taken, taken, np.zeros_like(taken), NO_PAIRS, 0, ())
 
 
 def random_bytes(seed: int, alphabet: str, count: int) -> np.ndarray:
@@ -104,8 +107,8 @@ def run_cut_words(
     on_device = cut.upload(device, tables, added)
     mask, report = guarded(words_for(len(flat)), np.uint32), new_report()
     tile_chunks = guarded(tiles_for(len(mask) - GUARD), np.int64)
-    device.launch("cut_words", grid, THREADS, flat, len(flat), on_device.class_of, on_device.taken,
-                  *cut.token_arguments(on_device.tokens), mask, tile_chunks, report)  # fmt: skip
+    device.launch("cut_words", grid, THREADS, flat, len(flat), *cut.table_arguments(on_device),
+                  mask, tile_chunks, report)  # fmt: skip
     assert unguarded(tile_chunks).tolist() == counts_of(unguarded(mask))
     return unguarded(mask), report
 
@@ -123,7 +126,7 @@ def reference_mask(flat: np.ndarray, tables: CutTables) -> np.ndarray:
     table = lay_out(tables)
     mask = np.zeros(-(-len(flat) // LANES), np.uint64)
     scratch = np.empty(reference.BLOCK + LANES, np.uint8), np.empty(reference.BLOCK + LANES, np.uint8)
-    last_class, skip = np.int64(0), np.int64(0)
+    last_class, skip = np.int64(table.class_of[0]), np.int64(0)
     for begin in range(0, len(flat), reference.BLOCK):
         count = min(reference.BLOCK, len(flat) - begin)
         part = mask[begin // LANES :]
@@ -133,11 +136,9 @@ def reference_mask(flat: np.ndarray, tables: CutTables) -> np.ndarray:
 
 def plain_mask(flat: np.ndarray, tables: CutTables) -> np.ndarray:
     bits = np.zeros(words_for(len(flat)) * WORD, np.bool_)
-    last_class, at = 0, 0
-    for character in flat.tobytes().decode():
-        this_class = tables.class_of[ord(character)]
-        bits[at] = tables.taken[last_class, this_class]
-        last_class, at = this_class, at + len(character.encode())
+    text = "\0" + flat.tobytes().decode()
+    _certified, taken = cuts_between(np.frombuffer(text.encode("utf-32-le"), np.uint32), tables)
+    bits[np.flatnonzero(flat & 0xC0 != 0x80)] = taken
     return np.packbits(bits, bitorder="little").view(np.uint32)
 
 
@@ -153,6 +154,14 @@ def test_cuts_are_those_of_the_cpu_and_of_the_definition(count, alphabet, device
     flat, tables = random_bytes(count, ALPHABETS[alphabet], count), random_tables(count)
     mask, report = run_cut_words(device, flat, tables)
     assert report[FIRST_BAD] == ALL_GOOD
+    assert_same_bits(mask, reference_mask(flat, tables))
+    assert_same_bits(mask, plain_mask(flat, tables))
+
+
+@pytest.mark.parametrize("alphabet", ALPHABETS)
+def test_pairs_are_asked_for_as_on_the_cpu(alphabet, device):
+    flat, tables = random_bytes(3, ALPHABETS[alphabet] + "国は", 3000), asking(random_tables(5), 5)
+    mask, _report = run_cut_words(device, flat, tables)
     assert_same_bits(mask, reference_mask(flat, tables))
     assert_same_bits(mask, plain_mask(flat, tables))
 

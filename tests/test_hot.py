@@ -21,6 +21,7 @@ from gpu_tok.intern import Encoder, Table, encode_sections
 from gpu_tok.positions import of_sections, section_counts
 from gpu_tok.tables import ends
 from gpu_tok.tables.cuts import CutTables
+from gpu_tok.tables.pairs import NO_PAIRS, may_join
 
 ALL_ENDS = ends.SECTION_FIRST | ends.SECTION_LAST | ends.DOCUMENT_FIRST | ends.SUBSECTION_FIRST
 
@@ -53,13 +54,32 @@ def random_tables(seed: int, classes: int = 6, share: float = 0.4, ascii_alike: 
     if ascii_alike:
         class_of[:128] = np.sort(class_of[:128])
     taken = rng.random((classes, classes)) < share
-    return CutTables(class_of, taken, taken, 0, ())
+    return CutTables(class_of, taken, taken, np.zeros_like(taken), NO_PAIRS, 0, ())
+
+
+def asking(tables: CutTables, seed: int) -> CutTables:
+    """The same with two classes more, both of 3 bytes, of which one is asked for behind both, and a filter half full."""
+    rng = np.random.default_rng(seed)
+    class_of, first = tables.class_of.copy(), len(tables.taken)
+    class_of[0x3000:0xD800] = rng.integers(first, first + 2, 0xD800 - 0x3000)
+    taken = np.pad(tables.taken, (0, 2))
+    asked = np.zeros_like(taken)
+    asked[first : first + 2, first] = True
+    taken[asked] = False
+    return tables._replace(class_of=class_of, certified=taken, taken=taken, asked=asked, pairs=half_full(rng))
+
+
+def half_full(rng: np.random.Generator) -> np.ndarray:
+    return rng.integers(0, 1 << 32, 1 << 7, np.uint32)
 
 
 def plain_cuts(text: str, tables: CutTables) -> list[str]:
     chunks: list[str] = []
     for at, character in enumerate(text):
-        if at and not tables.taken[tables.class_of[ord(text[at - 1])], tables.class_of[ord(character)]]:
+        pair = np.array([ord(text[at - 1])]), np.array([ord(character)])
+        classes = tables.class_of[pair[0]], tables.class_of[pair[1]]
+        apart = tables.taken[classes] | (tables.asked[classes] & ~may_join(*pair, tables.pairs))
+        if at and not apart[0]:
             chunks[-1] += character
         else:
             chunks.append(character)
@@ -104,9 +124,11 @@ def some_texts(seed: int) -> list[str]:
 
 
 @pytest.mark.parametrize("flags", [0, ALL_ENDS, ends.SECTION_FIRST, ends.SECTION_LAST, ends.DOCUMENT_FIRST])
-@pytest.mark.parametrize("classes", [1, 2, 6, 32])
+@pytest.mark.parametrize("classes", [1, 2, 6, 8, 32])
 def test_ids_are_those_of_the_plain_path_cold_and_warm(classes, flags):
     tables = random_tables(classes, classes, ascii_alike=classes == 6)
+    if classes == 8:
+        tables = asking(tables, 8)
     encoder = encoder_of(tables, flags)
     given = some_texts(classes)
     batch = TextBatch.of(given)
@@ -226,8 +248,8 @@ def test_added_tokens_and_whole_sections_are_not_cut(flags):
         assert encode(batch, sections, encoder, 500) == expected
 
 
-def test_a_long_text_is_divided_at_cuts_only():
-    tables = random_tables(9, share=0.1)
+@pytest.mark.parametrize("tables", [random_tables(9, share=0.1), asking(random_tables(9, share=0.1), 9)])
+def test_a_long_text_is_divided_at_cuts_only(tables):
     table = cut.lay_out(tables)
     text = "".join(texts.random_code_points(9, 2000, 30))
     batch = TextBatch.of([text])

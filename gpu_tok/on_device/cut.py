@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from gpu_tok.cut import row_words
 from gpu_tok.on_device import added_tokens
 from gpu_tok.on_device.added_tokens import TokenTables
 from gpu_tok.on_device.batch_table import starts_on
@@ -20,10 +21,13 @@ BEGINS_TOKEN = 32  # a bit above the class
 
 class CutterTables(NamedTuple):
     """On the device. class_of: uint8[0x110000], with BEGINS_TOKEN where an added token may begin; taken: uint32[64],
-    a bit for each class that may stand behind, the rows of 32 classes twice. tokens: None where there are none."""
+    a bit for each class that is cut off behind, the rows of 32 classes twice; asked: the same, but not for those that
+    `pairs` holds: uint32[words], None where nothing is asked. tokens: None where there are none."""
 
     class_of: Any
     taken: Any
+    asked: Any
+    pairs: Any
     tokens: TokenTables | None
 
 
@@ -39,15 +43,16 @@ class Cuts(NamedTuple):
 
 def upload(device: Any, cuts: CutTables, added: AddedTokenTables | None = None) -> CutterTables:
     """The tables of the cut step in the device's memory. added: the tokens that it looks out for."""
-    words = np.zeros(CLASSES, np.uint32)
-    classes = len(cuts.taken)
-    words[:classes] = (cuts.taken.astype(np.uint64) << np.arange(classes, dtype=np.uint64)).sum(axis=1)
-    taken = device.upload(np.tile(words, 2))
+    rows = np.zeros((2, CLASSES), np.uint32)
+    rows[:, : len(cuts.taken)] = row_words(cuts.taken), row_words(cuts.asked)
+    taken, asked = (device.upload(np.tile(words, 2)) for words in rows)
     class_of = np.ascontiguousarray(cuts.class_of, np.uint8)
-    if added is None:
-        return CutterTables(device.upload(class_of), taken, None)
-    class_of = class_of | BEGINS_TOKEN * added_tokens.opening_code_points(added.begins).astype(np.uint8)
-    return CutterTables(device.upload(class_of), taken, added_tokens.upload(device, added))
+    tokens = None
+    if added is not None:
+        class_of = class_of | BEGINS_TOKEN * added_tokens.opening_code_points(added.begins).astype(np.uint8)
+        tokens = added_tokens.upload(device, added)
+    pairs = device.upload(cuts.pairs) if len(cuts.pairs) else None
+    return CutterTables(device.upload(class_of), taken, asked, pairs, tokens)
 
 
 def run(device: Any, text: Text, tables: CutterTables, report: Any = None) -> Cuts:
@@ -63,8 +68,8 @@ def run(device: Any, text: Text, tables: CutterTables, report: Any = None) -> Cu
         report[FIRST_BAD] = ALL_GOOD
     mask, tile_chunks = xp.empty(words, np.uint32), xp.empty(text.tiles, np.int64)
     section_count = xp.full(1, sections, np.int64)
-    device.launch("cut_words", device.grid(words, THREADS), THREADS, text.bytes, count, tables.class_of,
-                  tables.taken, *token_arguments(tables.tokens), mask, tile_chunks, report)  # fmt: skip
+    device.launch("cut_words", device.grid(words, THREADS), THREADS, text.bytes, count, *table_arguments(tables),
+                  mask, tile_chunks, report)  # fmt: skip
     device.launch("cut_sections", device.grid(sections, THREADS), THREADS, text.bytes, text.section_start,
                   section_count, text.closed, mask, tile_chunks, report)  # fmt: skip
     tile_begin = xp.arange(text.tiles + 1, dtype=np.int64) * TILE
@@ -72,7 +77,11 @@ def run(device: Any, text: Text, tables: CutterTables, report: Any = None) -> Cu
     return Cuts(mask, starts_on(xp, tile_chunks), tile_section, report)
 
 
-def token_arguments(tokens: TokenTables | None) -> tuple[Any, ...]:
-    """What cut_words is told about added tokens."""
-    return (None, 0, None, None) if tokens is None else (tokens.row, tokens.normalized_root, tokens.begins,
-                                                         tokens.code_point)  # fmt: skip
+def table_arguments(tables: CutterTables) -> tuple[Any, ...]:
+    """The tables as cut_words takes them."""
+    pair_words = 0 if tables.pairs is None else len(tables.pairs)
+    cuts = (tables.class_of, tables.taken, tables.asked, tables.pairs, pair_words)
+    tokens = tables.tokens
+    if tokens is None:
+        return (*cuts, None, 0, None, None)
+    return (*cuts, tokens.row, tokens.normalized_root, tokens.begins, tokens.code_point)

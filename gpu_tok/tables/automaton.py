@@ -104,8 +104,24 @@ class Automaton:
         the end of the text does. Then every attempt that begins left of the cut ends as it would without the right
         side, so that an attempt begins at the cut, as it would without the left side.
         """
-        same = (self.accepts[:, :-1] == self.accepts[:, -1:]) & (self.next_state == NO_STATE)
-        return np.array([same[behind].all(0) for behind in self._states_behind()])
+        unmoved = self._unmoved()
+        return np.array([unmoved[behind].all(0) for behind in self._states_behind()])
+
+    def harmless(self) -> npt.NDArray[np.bool_]:
+        """Between which atoms a cut changes no match but one that runs across it: bool[atoms, atoms].
+
+        [a, b] holds if a match that runs across is two matches in the parts, and every other stays. So in every state
+        behind an a that does not end as `independent` says: the left part ends a match here; reading b leads where an
+        attempt that begins with b is; and if that fails, the match ends here in the whole, too.
+
+            \\p{L}+  a|b      \\p{N}{1,3}  not 1|2: behind one digit two more may follow, at the beginning three
+        """
+        begun = self.next_state[BEGIN]
+        group = self._equivalent_states()
+        alike = (group[self.next_state] == group[begun]) & (self.next_state != NO_STATE)
+        ends_here = self.accepts[:, :-1] | self._succeeds()[self.next_state]
+        fine = self._unmoved() | (self.accepts[:, -1:] & alike & ends_here)
+        return np.array([fine[behind].all(0) for behind in self._states_behind()])
 
     def never_inside(self) -> npt.NDArray[np.bool_]:
         """Atoms that no match can hold: bool[atoms]."""
@@ -116,23 +132,39 @@ class Automaton:
 
         An attempt begins at each character that no earlier match holds; here it must succeed for any text behind.
         """
-        return np.array([self._always_accepts(state) for state in self.next_state[BEGIN]])
+        return self._succeeds()[self.next_state[BEGIN]]
+
+    def _unmoved(self) -> npt.NDArray[np.bool_]:
+        """In which states an atom ends an attempt as the end of the text does: bool[states, atoms]."""
+        return (self.accepts[:, :-1] == self.accepts[:, -1:]) & (self.next_state == NO_STATE)
+
+    def _equivalent_states(self) -> npt.NDArray[np.int64]:
+        """A number for each state, the same for those that no text behind tells apart: int64[states + 1].
+
+        The last is for NO_STATE, which as an index is the last place.
+        """
+        rows = np.vstack([self.accepts, np.zeros((1, self.accepts.shape[1]), bool)])
+        behind = np.vstack([self.next_state, np.full((1, self.next_state.shape[1]), NO_STATE)])
+        group, count = np.zeros(len(rows), np.int64), 0
+        while True:
+            known = np.column_stack([group, rows, group[behind]])
+            group = np.unique(known, axis=0, return_inverse=True)[1].ravel()
+            if group.max() + 1 == count:
+                return group
+            count = int(group.max()) + 1
 
     def _states_behind(self) -> list[npt.NDArray[np.int32]]:
         reached = [np.unique(column) for column in self.next_state.T]
         return [states[states != NO_STATE] for states in reached]
 
-    def _always_accepts(self, state: int) -> bool:
-        """Whether every text from a state on meets an accept before the threads end."""
-        waiting, seen = [state], {state}
-        while waiting:
-            state = waiting.pop()
-            if state == NO_STATE or not self.accepts[state, -1]:
-                return False
-            more = {int(behind) for behind in self.next_state[state][~self.accepts[state, :-1]]} - seen
-            waiting += more
-            seen |= more
-        return True
+    def _succeeds(self) -> npt.NDArray[np.bool_]:
+        """From which states every text meets an accept before the threads end: bool[states + 1]; never from NO_STATE,
+        which as an index is the last place."""
+        fails, before = np.append(~self.accepts[:, -1], True), 0
+        while fails.sum() > before:
+            before = fails.sum()
+            fails[:-1] |= (~self.accepts[:, :-1] & fails[self.next_state]).any(axis=1)
+        return ~fails
 
 
 def determine(

@@ -7,14 +7,17 @@ each encoded by the variant that its place asks for (`gpu_tok.tables.variants`).
    first character of the right side (`gpu_tok.tables.steps`);
 2. the pre-tokenizer always has a word boundary there, and none of its parts looks across
    (`gpu_tok.tables.word_boundaries`). Models never look across a word boundary. Or it has none, none of its parts looks
-   across, and no merge joins characters of their classes (`gpu_tok.tables.joins`);
+   across, and no merge joins characters of their classes (`gpu_tok.tables.joins`) or, where their classes leave it
+   open, these two (`gpu_tok.tables.pairs`);
 3. what acts at an end of a section acts on the chunk that has this end, and on no other.
 
-`certified` are all of them, over classes of code points; `taken` are those that give chunks of a good size.
+`certified` are all of them, over classes of code points; `taken` are those that give chunks of a good size. Between
+classes that are `asked` there is a cut, too, wherever the filter `pairs` says that the two are not joined.
 
     "The cat sat"  BERT     certified  The| |cat| |sat      taken  The| cat| sat
                    GPT-2    certified  The| cat| sat        taken  the same
                    Llama-2  the same, since no merge joins a character and a space behind it
+    "这是国家的"   cl100k   这|是|国家|的, of pairs
 """
 
 from __future__ import annotations
@@ -25,39 +28,39 @@ import numpy as np
 import numpy.typing as npt
 
 from gpu_tok.tables import variants
-from gpu_tok.tables.classes import ClassOf, Pairs, bits_of, joint_classes, merge_classes
+from gpu_tok.tables.byte_joins import byte_joins
+from gpu_tok.tables.classes import Pairs, joint_classes, merge_classes
+from gpu_tok.tables.conditions import Chain, Condition, fulfilling_pairs
 from gpu_tok.tables.definition import Definition
-from gpu_tok.tables.images import ANY, Step, identity
-from gpu_tok.tables.joins import class_joins, joins_of
+from gpu_tok.tables.joins import ClassJoins, class_joins, joinable, joins_of
+from gpu_tok.tables.pairs import NO_PAIRS, Filter, Joinable, make_filter, may_join, unspaced
 from gpu_tok.tables.refusal import CannotCompile
 from gpu_tok.tables.steps import steps_of
-from gpu_tok.tables.unicode import CODE_POINTS, Property
+from gpu_tok.tables.unicode import CODE_POINTS
 from gpu_tok.tables.word_boundaries import WordBoundaries, find_word_boundaries
 
 MOST_CLASSES = 32
-MOST_ATOMS = 64  # as many as a uint64 has bits
 SPACE, LETTER = ord(" "), ord("a")
+
+
+Cuts = npt.NDArray[np.bool_]
 
 
 class CutTables(NamedTuple):
     """class_of: uint8[0x110000]. certified, taken: bool[classes, classes]; [a, b] says: a cut between a and b.
 
+    asked: bool[classes, classes], never where certified; [a, b] says: a cut, unless the pair itself may be joined.
+    pairs: uint32[words], the filter that says so (`gpu_tok.tables.pairs.may_join`); empty where nothing is asked.
     flags: the `gpu_tok.tables.ends` flags that change what a chunk becomes. reasons: what blocks or limits cuts.
     """
 
     class_of: npt.NDArray[np.uint8]
     certified: Pairs
     taken: Pairs
+    asked: Pairs
+    pairs: Filter
     flags: int
     reasons: tuple[str, ...]
-
-
-class _Condition(NamedTuple):
-    """A pair (a, b) is fine unless an atom of a's left mask and an atom of b's right mask are a forbidden pair."""
-
-    left: npt.NDArray[np.uint64]
-    right: npt.NDArray[np.uint64]
-    forbidden: Pairs
 
 
 def derive(definition: Definition) -> CutTables:
@@ -71,131 +74,120 @@ def derive(definition: Definition) -> CutTables:
     reasons: list[str] = []
     flags = variants.flags_that_matter(definition)
     try:
-        class_of, certified = _certified_pairs(_conditions(definition, reasons))
+        certifying, asking, pairs = _conditions(definition, reasons)
+        class_of, (certified, asked) = fulfilling_pairs([certifying, asking])
     except CannotCompile as refusal:
         reasons.append(f"{refusal.part}: {refusal.reason}; a section is one chunk")
-        class_of, certified = np.zeros(CODE_POINTS, np.uint16), np.zeros((1, 1), bool)
-    class_of, certified, taken = _choose(class_of, certified)
-    small_class_of, small = merge_classes(class_of, [certified, taken], MOST_CLASSES)
-    if len(np.unique(np.hstack([certified, certified.T, taken, taken.T]), axis=0)) > MOST_CLASSES:
+        class_of, pairs = np.zeros(CODE_POINTS, np.uint16), NO_PAIRS
+        certified = asked = np.zeros((1, 1), bool)
+    if len(pairs) == 0:
+        asked = np.zeros_like(certified)
+    class_of, certified, taken, asked = _choose(class_of, certified, asked & ~certified)
+    tables = [certified, taken, asked]
+    small_class_of, small = merge_classes(class_of, tables, MOST_CLASSES)
+    if len(np.unique(np.hstack([side for table in tables for side in (table, table.T)]), axis=0)) > MOST_CLASSES:
         reasons.append(f"more than {MOST_CLASSES} classes of characters: the rarest are merged and lose cuts")
-    return CutTables(small_class_of, small[0], small[1], flags, tuple(reasons))
+    certified, taken, asked = small
+    pairs = pairs if asked.any() else NO_PAIRS
+    return CutTables(small_class_of, certified, taken, asked, pairs, flags, tuple(reasons))
 
 
-def _conditions(definition: Definition, reasons: list[str]) -> list[_Condition]:
-    """All that a certified pair has to fulfil, over raw code points."""
-    chain = _Chain()
+def cuts_between(code_point: npt.NDArray[np.uint32], tables: CutTables) -> tuple[Cuts, Cuts]:
+    """Between which neighbours of a section a cut is certified, and between which one is taken: bool[n - 1] each.
+
+    This is the step in words: `cpu_ref/cut.py` and `kernels/cut.cu` do the same to bytes.
+    """
+    first, second = tables.class_of[code_point[:-1]], tables.class_of[code_point[1:]]
+    apart = tables.asked[first, second]
+    asked = np.flatnonzero(apart)
+    apart[asked] = ~may_join(code_point[asked], code_point[asked + 1], tables.pairs)
+    return tables.certified[first, second] | apart, tables.taken[first, second] | apart
+
+
+def _conditions(definition: Definition, reasons: list[str]) -> tuple[list[Condition], list[Condition], Filter]:
+    """All that a certified and that an asked pair has to fulfil, over raw code points, and the filter."""
+    chain = Chain()
     for place, part in definition.parts("normalizer"):
         for step in steps_of(part, place):
             chain.add(step)
     words = find_word_boundaries(definition, reasons)
-    chain.forbid(*_joined(words, definition, reasons))
+    classes, model = _model(words, definition, reasons)
     if words.prefixed is not None:
         chain.act_on_the_left(words.prefixed)
-    return chain.conditions
+    certifying = [*chain.conditions, _apart(words, classes, chain)]
+    if model is None:
+        return certifying, [], NO_PAIRS
+    asking = [*chain.conditions, chain.known(), _open(words, model, chain)]
+    which, becoming = chain.begins_with(model.second, unspaced())
+    pairs = make_filter(np.append(model.first, model.first[which]), np.append(model.second, becoming))
+    return certifying, asking, pairs
 
 
-def _joined(words: WordBoundaries, definition: Definition, reasons: list[str]) -> tuple[ClassOf, Pairs]:
-    """The pairs of characters that may be in one word and that the model may join there."""
+def _model(
+    words: WordBoundaries, definition: Definition, reasons: list[str]
+) -> tuple[ClassJoins | None, Joinable | None]:
+    """What is known of the model inside words: of classes of characters, and of pairs."""
     certain_anywhere = bool(words.certain.any())
     if words.open is None:
         if certain_anywhere:
-            return words.atom_of, ~words.certain
+            return None, None
         raise CannotCompile("pre_tokenizer", "no two characters are always apart; only cuts inside words would help")
     try:
-        class_of, apart = class_joins(joins_of(definition))
+        if words.makes_bytes:
+            if not certain_anywhere:
+                reasons.append(
+                    "pre_tokenizer: it divides nothing; only cuts inside words would help, where pairs are asked"
+                )
+            return None, byte_joins(definition)
+        joins = joins_of(definition)
     except CannotCompile as refusal:
         if certain_anywhere:
-            return words.atom_of, ~words.certain
+            return None, None
         reason = f"{refusal.reason}, and the pre_tokenizer divides nothing; only cuts inside words would help"
         raise CannotCompile(refusal.part, reason) from None
-    atom_of, (atom, model_class) = joint_classes([words.atom_of, class_of[words.given]])
-    fine = words.open[np.ix_(atom, atom)] & apart[np.ix_(model_class, model_class)]
     reasons.append(
-        "model: inside words, cuts stand only between classes of characters that no merge joins; "
-        "those between single characters are not there yet"
+        "model: inside words, cuts stand only between classes of characters that no merge joins and, among Han, kana, "
+        "Thai and the like, between two that no merge joins"
     )
-    return atom_of, ~(words.certain[np.ix_(atom, atom)] | fine)
+    return class_joins(joins), joinable(joins)
 
 
-class _Chain:
-    """The steps of a normalizer, one after the other, and the conditions that they make."""
-
-    def __init__(self) -> None:
-        self.first = self.last = identity()
-        self.present: Property = np.ones(CODE_POINTS, bool)
-        self.stripped_left: Property = np.zeros(CODE_POINTS, bool)
-        self.stripped_right: Property = np.zeros(CODE_POINTS, bool)
-        self.conditions: list[_Condition] = []
-
-    def add(self, step: Step) -> None:
-        if step.atom_of is not None and step.splits is not None:
-            self.forbid(step.atom_of, ~step.splits)
-        if step.minds_left is not None:
-            self.act_on_the_left(step.minds_left)
-        if step.minds_right is not None:
-            self.act_on_the_right(step.minds_right)
-        if step.strips_left is not None:
-            self.stripped_left |= self.last.may_be(step.strips_left, self.present)
-        if step.strips_right is not None:
-            self.stripped_right |= self.first.may_be(step.strips_right, self.present)
-        self.first, self.last = self.first.then(step.first), self.last.then(step.last)
-        self.present = self.present & ~step.replaced
-        self.present[step.made] = True
-
-    def forbid(self, atom_of: ClassOf, forbidden: Pairs) -> None:
-        """No cut where a possible last and a possible first character are a forbidden pair."""
-        if forbidden.any():
-            small_atom_of, (allowed,) = merge_classes(atom_of, [~forbidden], MOST_ATOMS)
-            left = self.last.masks(small_atom_of, self.present)
-            self.conditions.append(_Condition(left, self.first.masks(small_atom_of, self.present), ~allowed))
-
-    def act_on_the_left(self, characters: Property) -> None:
-        """Something acts on such characters at the left end of a section. So where the right side may begin with
-        them, nothing may be left of the left side: the right side would have this end, and its chunk not know."""
-        gone = self.stripped_left | (self.last.set_of == ANY)
-        self.conditions.append(_not_both(gone, self.first.may_be(characters, self.present)))
-
-    def act_on_the_right(self, characters: Property) -> None:
-        gone = self.stripped_right | (self.first.set_of == ANY)
-        self.conditions.append(_not_both(self.last.may_be(characters, self.present), gone))
+def _apart(words: WordBoundaries, classes: ClassJoins | None, chain: Chain) -> Condition:
+    """Only between characters of two words, or of classes that the model never joins."""
+    if classes is None or words.open is None:
+        return chain.condition(words.atom_of, ~words.certain)
+    atom_of, (atom, model_class) = joint_classes([words.atom_of, classes.class_of[words.given]])
+    fine = words.open[np.ix_(atom, atom)] & classes.apart[np.ix_(model_class, model_class)]
+    return chain.condition(atom_of, ~(words.certain[np.ix_(atom, atom)] | fine))
 
 
-def _not_both(left: Property, right: Property) -> _Condition:
-    """Not a left side of one set and a right side of the other."""
-    bits = np.array([1, 2], np.uint64)
-    return _Condition(
-        bits[left.astype(np.uint8)], bits[right.astype(np.uint8)], np.array([[False, False], [False, True]])
-    )
+def _open(words: WordBoundaries, model: Joinable, chain: Chain) -> Condition:
+    """Only between characters of two words, or of one word if the model keeps to its pairs there."""
+    assert words.open is not None
+    kind_of = np.where(words.given == np.arange(CODE_POINTS), model.kind_of, 0)
+    atom_of, (atom, kind) = joint_classes([words.atom_of, kind_of])
+    fine = words.open[np.ix_(atom, atom)] & model.open[np.ix_(kind, kind)]
+    return chain.condition(atom_of, ~(words.certain[np.ix_(atom, atom)] | fine))
 
 
-def _certified_pairs(conditions: list[_Condition]) -> tuple[npt.NDArray[np.uint16], Pairs]:
-    """Classes of raw code points that no condition tells apart, and which pairs of them fulfil all."""
-    if not conditions:
-        return np.zeros(CODE_POINTS, np.uint16), np.ones((1, 1), bool)
-    class_of, masks = joint_classes([mask for condition in conditions for mask in (condition.left, condition.right)])
-    certified = np.ones((masks.shape[1],) * 2, bool)
-    for condition, left, right in zip(conditions, masks[::2], masks[1::2], strict=True):
-        atoms = len(condition.forbidden)
-        certified &= bits_of(left, atoms) @ condition.forbidden.astype(np.float32) @ bits_of(right, atoms).T == 0
-    return class_of, certified
-
-
-def _choose(class_of: npt.NDArray[np.uint16], certified: Pairs) -> tuple[npt.NDArray[np.uint16], Pairs, Pairs]:
+def _choose(
+    class_of: npt.NDArray[np.uint16], certified: Pairs, asked: Pairs
+) -> tuple[npt.NDArray[np.uint16], Pairs, Pairs, Pairs]:
     """Of the certified cuts those to take: all, but none behind a space where that is no part of any word.
 
-    The space gets a class of its own. Measured on BERT, bytes a chunk and share of distinct chunks in 5 MB of English,
-    5 MB of code and 1.8 MB of Chinese: all cuts 2.27 2.5 %, 1.91 1.6 %, 2.68 1.1 %; none behind a space 3.85 5.7 %,
-    3.41 4.2 %, 2.89 1.6 %; none between spaces only 2.49 2.7 %, 2.63 2.1 %, 2.76 1.2 %.
+    Returns the classes, certified, taken, asked. The space gets a class of its own. Measured on BERT, bytes a chunk and
+    share of distinct chunks in 5 MB of English, 5 MB of code and 1.8 MB of Chinese: all cuts 2.27 2.5 %, 1.91 1.6 %,
+    2.68 1.1 %; none behind a space 3.85 5.7 %, 3.41 4.2 %, 2.89 1.6 %; none between spaces only 2.49 2.7 %, 2.63 2.1 %,
+    2.76 1.2 %.
     """
     space, letter = class_of[[SPACE, LETTER]]
     if not (certified[space, letter] and certified[letter, space]):
-        return class_of, certified, certified.copy()
+        return class_of, certified, certified.copy(), asked
     if np.count_nonzero(class_of == space) > 1:
         of_its_own = np.append(np.arange(len(certified)), space)
         space, class_of = len(certified), class_of.copy()
         class_of[SPACE] = space
-        certified = certified[np.ix_(of_its_own, of_its_own)]
+        certified, asked = (table[np.ix_(of_its_own, of_its_own)] for table in (certified, asked))
     taken = certified.copy()
     taken[space, :] = False
-    return class_of, certified, taken
+    return class_of, certified, taken, asked

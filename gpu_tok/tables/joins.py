@@ -19,6 +19,7 @@ import numpy.typing as npt
 from gpu_tok.tables.atoms import only
 from gpu_tok.tables.classes import SURROGATES, Pairs, joint_classes
 from gpu_tok.tables.definition import Definition
+from gpu_tok.tables.pairs import Joinable, unspaced
 from gpu_tok.tables.refusal import CannotCompile
 from gpu_tok.tables.unicode import CODE_POINTS, has
 
@@ -60,7 +61,9 @@ def joins_of(definition: Definition) -> Joins:
 
     Raises CannotCompile where the model is no BPE or merges are not all that joins characters.
     """
-    _refuse_other_models(definition)
+    refuse_other_models(definition)
+    if definition.model["ignore_merges"]:
+        raise CannotCompile("model", "ignore_merges takes whole words, which a part of a word may be")
     merges = [pair for pair in definition.model["merges"] if pair[0] and pair[1]]
     first = np.array([ord(left[-1]) for left, _right in merges], np.uint64)
     second = np.array([ord(right[0]) for _left, right in merges], np.uint64)
@@ -70,7 +73,7 @@ def joins_of(definition: Definition) -> Joins:
     return Joins((pairs >> np.uint64(32)).astype(np.uint32), pairs.astype(np.uint32), symbol, apart)
 
 
-def _refuse_other_models(definition: Definition) -> None:
+def refuse_other_models(definition: Definition) -> None:
     """Everything by which a neighbour could matter other than by a merge between two characters."""
     model = definition.model
     if model["type"] != "BPE":
@@ -80,8 +83,6 @@ def _refuse_other_models(definition: Definition) -> None:
             raise CannotCompile("model", f"{name} {model[name]!r} makes ids depend on where words begin and end")
     if model["dropout"]:
         raise CannotCompile("model", "dropout makes merges random")
-    if model["ignore_merges"]:
-        raise CannotCompile("model", "ignore_merges takes whole words, which a part of a word may be")
     if len(set(definition.vocab.values())) != definition.reference.get_vocab_size(with_added_tokens=False):
         raise CannotCompile("model", "pieces share an id, so merges of one join characters of the other")
     parts = {part for pair in model["merges"] for part in pair}
@@ -95,13 +96,13 @@ def _symbols(model: dict[str, Any]) -> Symbols:
     vocab = model["vocab"]
     symbol = np.full(CODE_POINTS, UNKNOWN, np.uint8)
     if model["byte_fallback"]:
-        symbol[_all_bytes_in(np.array([_byte_piece(byte) in vocab for byte in range(256)]))] = BYTES
+        symbol[all_bytes_in(np.array([_byte_piece(byte) in vocab for byte in range(256)]))] = BYTES
     symbol[[ord(piece) for piece in vocab if len(piece) == 1]] = OWN
     symbol[SURROGATES.start : SURROGATES.stop - 1] = OWN  # they never occur
     return symbol
 
 
-def _all_bytes_in(held: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+def all_bytes_in(held: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
     """The code points all of whose UTF-8 bytes are held: bool[0x110000]. held: bool[256]."""
     code_point = np.arange(CODE_POINTS)
     fits = held[np.minimum(code_point, 0x7F)]
@@ -151,6 +152,14 @@ def class_joins(joins: Joins) -> ClassJoins:
     apart = joins.apart[np.ix_(symbol, symbol)]
     apart[class_of[joins.first], class_of[joins.second]] = False
     return ClassJoins(class_of, apart)
+
+
+def joinable(joins: Joins) -> Joinable:
+    """The pairs of `unspaced()` among them; a kind is 0 or a symbol and 1."""
+    asked = unspaced()
+    both = asked[joins.first] & asked[joins.second]
+    apart = np.pad(joins.apart, (1, 0))
+    return Joinable(joins.first[both], joins.second[both], np.where(asked, joins.symbol + 1, 0).astype(np.uint8), apart)
 
 
 @lru_cache(maxsize=1)

@@ -34,6 +34,7 @@ class Splitter:
     atom_of: uint8 or uint16[0x110000], of the characters that this part is given.
     independent: bool[n, n]. [a, b] says that the part makes the same of the texts `x a` and `b y` as of `x a b y`,
     whatever x and y are, but for a word that may run across the cut where that is no boundary.
+    harmless: bool[n, n], more than `independent`: also where a match runs across that the parts divide in two.
     boundary: bool[n, n]. [a, b] says that no word runs across the cut, given that the cut is independent.
     prefix: what the part puts before a word that it is given, unless the word begins with it; "" if nothing.
     prefix_scheme: "always" (before every word that the part before made, so before the first word behind some cuts) or
@@ -45,6 +46,7 @@ class Splitter:
     where: str
     atom_of: Atoms
     independent: Pairs
+    harmless: Pairs
     boundary: Pairs
     prefix: str = ""
     prefix_scheme: Literal["always", "first", "never"] = "never"
@@ -150,12 +152,13 @@ def _by_character(where: str, sets: list[Property], boundary: Callable[[list[Pai
     """A splitter that looks at one character, or at the kinds of two neighbours: independent everywhere."""
     atom_of, members = atoms_of(sets)
     pairs = boundary(list(members))
-    return Splitter(where, atom_of, np.ones_like(pairs), pairs, **added)
+    everywhere = np.ones_like(pairs)
+    return Splitter(where, atom_of, everywhere, everywhere, pairs, **added)
 
 
 def _by_automaton(where: str, automaton: regex.Automaton, behavior: str, invert: bool, **added: Any) -> Splitter:
     pairs = boundaries(automaton.always_inside(), automaton.never_inside(), behavior, invert)
-    return Splitter(where, automaton.atom_of, automaton.independent(), pairs, **added)
+    return Splitter(where, automaton.atom_of, automaton.independent(), automaton.harmless(), pairs, **added)
 
 
 def boundaries(inside: Pairs, outside: Pairs, behavior: str, invert: bool = False) -> Pairs:

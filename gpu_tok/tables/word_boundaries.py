@@ -18,14 +18,16 @@ class WordBoundaries(NamedTuple):
     """atom_of: uint16[0x110000]. certain: bool[atoms, atoms]; [a, b]: words end there in any context.
 
     open: bool[atoms, atoms]; [a, b]: no part looks across or puts a prefix there, so only the model could. None where
-    the model is given other characters, or unknown ones. given: uint32[0x110000], what it is given in the place of
-    each. prefixed: the characters before which a prefix would be put at the left end of a section, None if none is.
+    a part is unknown. given: uint32[0x110000], what the model is given in the place of each; its bytes as characters
+    if makes_bytes. prefixed: the characters before which a prefix would be put at the left end of a section, None if
+    none is.
     """
 
     atom_of: npt.NDArray[np.uint16]
     certain: Pairs
     open: Pairs | None
     given: npt.NDArray[np.uint32]
+    makes_bytes: bool
     prefixed: Property | None
 
 
@@ -37,7 +39,7 @@ class _Prefixes(NamedTuple):
 
 
 def find_word_boundaries(definition: Definition, reasons: list[str]) -> WordBoundaries:
-    """A pair is certain if some splitter has a boundary there and no splitter up to it looks across.
+    """A pair is certain if some splitter has a boundary there and neither it nor any before it looks across.
 
     Appends to `reasons` what limits cuts. Raises CannotCompile where no pair can be certain.
     """
@@ -49,17 +51,16 @@ def find_word_boundaries(definition: Definition, reasons: list[str]) -> WordBoun
     quiet = [characters.astype(np.uint8) for characters in prefixes.quiet]
     atom_of, members = joint_classes([*atoms, *quiet, np.zeros(CODE_POINTS, np.uint8)])
     certain = np.zeros((members.shape[1],) * 2, bool)
-    independent = ~certain
+    harmless = ~certain
     for at, splitter in enumerate(splitters):
         pairs = np.ix_(members[at], members[at])
-        independent &= splitter.independent[pairs]
-        certain |= independent & splitter.boundary[pairs] & (members[len(splitters) + at] == 1)
-    all_known = len(splitters) == len(definition.pre_tokenizers) and not any(
-        splitter.makes_bytes for splitter in splitters
-    )
+        bounded = splitter.independent[pairs] & splitter.boundary[pairs]
+        certain |= harmless & bounded & (members[len(splitters) + at] == 1)
+        harmless &= splitter.harmless[pairs]
     quiet_everywhere = members[len(splitters) : -1].all(axis=0)
-    within = independent & quiet_everywhere if all_known else None
-    return WordBoundaries(atom_of, certain, within, given, prefixes.prefixed)
+    within = harmless & quiet_everywhere if len(splitters) == len(definition.pre_tokenizers) else None
+    makes_bytes = bool(splitters) and splitters[-1].makes_bytes
+    return WordBoundaries(atom_of, certain, within, given, makes_bytes, prefixes.prefixed)
 
 
 def _refuse_uncertain_starts(definition: Definition) -> None:
