@@ -29,30 +29,32 @@ LONG_BYTES = 1 << 20  # a chunk of more bytes has buffers of its own
 WINDOW = 1 << 20  # code points of a long chunk that are split and matched at a time
 
 
-def encode_chunks(bytes: Bytes, starts: Starts, tables: NativeTables) -> tuple[Ids, Starts]:
+def encode_chunks(bytes: Bytes, starts: Starts, tables: NativeTables, flags: Bytes | None = None) -> tuple[Ids, Starts]:
     """The ids of chunks, each encoded as a text of its own: ids int32[n], id_starts int64[chunks + 1].
 
-    bytes: uint8, valid UTF-8; chunk i is `bytes[starts[i]:starts[i + 1]]`. Holds no GIL.
+    bytes: uint8, valid UTF-8; chunk i is `bytes[starts[i]:starts[i + 1]]`. flags: uint8[chunks], the end flags of each
+    (`gpu_tok.tables.ends`); None for none. Holds no GIL.
     """
+    flags = np.zeros(len(starts) - 1, np.uint8) if flags is None else writable(flags)
     bytes, starts = writable(bytes), writable(starts)
     longest = int(np.diff(starts).max(initial=0))
     if longest <= LONG_BYTES:
         block_bytes = max(longest, min(BLOCK_BYTES, int(starts[-1] - starts[0])))
-        return encode_blocks(bytes, starts, tables, buffers_for(block_bytes, tables))
+        return encode_blocks(bytes, starts, flags, tables, buffers_for(block_bytes, tables))
     rows = []
     borders = np.flatnonzero(np.diff(starts) > LONG_BYTES).tolist()
     for begin, end in zip([-1, *borders], [*borders, len(starts) - 1], strict=True):
         if begin >= 0:
-            ids = encode_long(bytes[starts[begin] : starts[begin + 1]], tables)
+            ids = encode_long(bytes[starts[begin] : starts[begin + 1]], tables, int(flags[begin]))
             rows.append((ids, np.array([0, len(ids)])))
-        rows.append(encode_chunks(bytes, starts[begin + 1 : end + 1], tables))
+        rows.append(encode_chunks(bytes, starts[begin + 1 : end + 1], tables, flags[begin + 1 : end]))
     counts = np.concatenate([np.diff(id_starts) for _ids, id_starts in rows])
     return np.concatenate([ids for ids, _starts in rows]), np.concatenate([[0], np.cumsum(counts)])
 
 
-def encode_long(chunk: Bytes, tables: NativeTables) -> Ids:
+def encode_long(chunk: Bytes, tables: NativeTables, flags: int) -> Ids:
     """The ids of one chunk: normalized at once, then split and matched by windows, each up to a border of words."""
-    code_point = normalized(chunk, tables)
+    code_point = normalized(chunk, tables, flags)
     parts = [np.zeros(0, np.int32)]
     begin = 0
     while begin < len(code_point):
@@ -97,7 +99,7 @@ def writable(array: Any) -> Any:
 
 
 @kernel
-def encode_blocks(bytes, starts, tables, buffers):
+def encode_blocks(bytes, starts, flags, tables, buffers):
     """What `encode_chunks` promises, a block of chunks after the other."""
     chunk_count = len(starts) - 1
     ids = np.empty((starts[chunk_count] - starts[0]) // 2 + 1, np.int32)
@@ -110,7 +112,13 @@ def encode_blocks(bytes, starts, tables, buffers):
             end += 1
         block = slice(begin, end + 1)
         normalize_chunks(
-            bytes, starts[block], tables.normalizer, buffers.scratch, buffers.code_point, text_starts[block]
+            bytes,
+            starts[block],
+            flags[begin:end],
+            tables.normalizer,
+            buffers.scratch,
+            buffers.code_point,
+            text_starts[block],
         )
         split(buffers.code_point, text_starts[block], tables.words, buffers.word, word_starts[block])
         match(
@@ -146,18 +154,18 @@ def with_room(ids, count, needed):
 
 
 @kernel
-def normalize_chunks(bytes, starts, tables, scratch, code_point, text_starts):
+def normalize_chunks(bytes, starts, flags, tables, scratch, code_point, text_starts):
     """Writes the normalized code points of chunks, uint32, and where each chunk's begin, text_starts.
 
     scratch, code_point: uint32, room for `tables.expansion` code points a byte. tables: NormalizerTables.
     """
-    ascii = tables.ascii
+    ascii, ascii_end = tables.ascii, tables.ascii_end
     count = 0
     for chunk in range(len(starts) - 1):
         text_start = count
         text_starts[chunk] = count
         at, end = starts[chunk], starts[chunk + 1]
-        while at < end and bytes[at] < 0x80:
+        while at < end and bytes[at] < ascii_end:
             made = ascii[bytes[at]]
             code_point[count] = made
             count += np.int64(made != DELETED)
@@ -169,7 +177,7 @@ def normalize_chunks(bytes, starts, tables, scratch, code_point, text_starts):
             code_point[count] = code_point_at(bytes, at)
             count += 1
             at += code_point_length(bytes[at])
-        count = text_start + normalize(code_point[text_start:], count - text_start, scratch, tables)
+        count = text_start + normalize(code_point[text_start:], count - text_start, flags[chunk], scratch, tables)
     text_starts[len(starts) - 1] = count
 
 
@@ -201,12 +209,13 @@ def trace(text: str | bytes, tables: NativeTables) -> Trace:
     return split_and_match(normalized(chunk, tables).copy(), tables)
 
 
-def normalized(chunk: Bytes, tables: NativeTables) -> npt.NDArray[np.uint32]:
-    """The normalized code points of one chunk."""
+def normalized(chunk: Bytes, tables: NativeTables, flags: int = 0) -> npt.NDArray[np.uint32]:
+    """The normalized code points of one chunk with these end flags."""
     room = len(chunk) * tables.normalizer.expansion
     code_point, scratch = np.empty(room, np.uint32), np.empty(room, np.uint32)
     text_starts = np.zeros(2, np.int64)
-    normalize_chunks(writable(chunk), np.array([0, len(chunk)]), tables.normalizer, scratch, code_point, text_starts)
+    starts, chunk_flags = np.array([0, len(chunk)]), np.array([flags], np.uint8)
+    normalize_chunks(writable(chunk), starts, chunk_flags, tables.normalizer, scratch, code_point, text_starts)
     return code_point[: text_starts[1]]
 
 

@@ -5,17 +5,27 @@ from __future__ import annotations
 import numpy as np
 
 from cpu_ref.compiled import inlined, kernel
+from cpu_ref.search import match_end
+from gpu_tok.tables.ends import SECTION_FIRST
 from gpu_tok.tables.normalizer import (
+    ATOMS,
     CLASS,
     CLASSES,
     COMPOSE,
     DELETED,
+    FIRST,
     FIRST_FACTOR,
     ITSELF,
+    LAST,
+    NEEDS_LEFT,
+    NEEDS_RIGHT,
     PAIR_SLOTS,
+    PREPEND,
     REORDER,
+    REPLACE,
     SECOND,
     SECOND_FACTOR,
+    TEMPLATE,
 )
 
 FEW_MARKS = 32  # no language has longer runs
@@ -26,12 +36,12 @@ LEADS, VOWELS, TAILS = 19, 21, 28
 
 
 @inlined
-def normalize(code_point, count, scratch, tables):
+def normalize(code_point, count, flags, scratch, tables):
     """Normalizes code_point[:count] in place; returns the new count.
 
     code_point, scratch: uint32, both with room for `count * tables.expansion` code points: a bound on each step's
-    result (NFC 4, NFKC 18 for U+FDFA, BERT uncased 8). What scratch holds means nothing, before and after. tables:
-    NormalizerTables.
+    result (NFC 4, NFKC 18 for U+FDFA, BERT uncased 8). What scratch holds means nothing, before and after. flags: the
+    end flags of the text. tables: NormalizerTables.
 
         BERT uncased     [T, É, \\t, 中]  count 4
         code_point       [t, e, ' ', ' ', 中, ' ']  returns 6
@@ -39,15 +49,23 @@ def normalize(code_point, count, scratch, tables):
     seen = 0
     for at in range(count):
         seen |= code_point[at]
-    if seen < 128:
+    if seen < tables.ascii_end:
         return map_ascii(code_point, count, tables.ascii)
-    for step in tables.steps:
-        if step == REORDER:
+    for number in range(len(tables.steps)):
+        step, operand = tables.steps[number], tables.operand[number]
+        if step >= 0:
+            count = apply_map(code_point, count, scratch, step, tables)
+        elif step == REORDER:
             reorder(code_point, count, scratch, tables.combining)
         elif step == COMPOSE:
             count = compose(code_point, count, tables.combining, tables.pair)
+        elif step == REPLACE:
+            count = replace(code_point, count, scratch, operand, tables)
+        elif step == PREPEND:
+            if flags & SECTION_FIRST and count > 0:
+                count = prepend(code_point, count, operand, tables)
         else:
-            count = apply_map(code_point, count, scratch, step, tables)
+            count = strip(code_point, count, flags, operand, tables.atom_of[operand[ATOMS]])
     return count
 
 
@@ -79,6 +97,51 @@ def apply_map(code_point, count, scratch, number, tables):
     for at in range(end):
         code_point[at] = scratch[at]
     return end
+
+
+@inlined
+def replace(code_point, count, scratch, operand, tables):
+    """Writes the template for each match; returns the new count."""
+    atom_of, first, last = tables.atom_of[operand[ATOMS]], np.uint32(operand[FIRST]), np.uint16(operand[LAST])
+    start, stop = tables.template_starts[operand[TEMPLATE]], tables.template_starts[operand[TEMPLATE] + 1]
+    end, at = 0, 0
+    while at < count:
+        behind = match_end(code_point, at, count, atom_of, tables.step, first, last)
+        if behind > at:
+            for part in range(start, stop):
+                scratch[end] = tables.template[part]
+                end += 1
+            at = behind
+        else:
+            scratch[end] = code_point[at]
+            end += 1
+            at += 1
+    for at in range(end):
+        code_point[at] = scratch[at]
+    return end
+
+
+@inlined
+def prepend(code_point, count, operand, tables):
+    start, stop = tables.template_starts[operand[TEMPLATE]], tables.template_starts[operand[TEMPLATE] + 1]
+    for at in range(count - 1, -1, -1):
+        code_point[at + stop - start] = code_point[at]
+    for part in range(start, stop):
+        code_point[part - start] = tables.template[part]
+    return count + stop - start
+
+
+@inlined
+def strip(code_point, count, flags, operand, is_white):
+    """Takes white space from the ends that the text has; returns the new count."""
+    start = 0
+    while flags & operand[NEEDS_LEFT] and start < count and is_white[code_point[start]]:
+        start += 1
+    while flags & operand[NEEDS_RIGHT] and count > start and is_white[code_point[count - 1]]:
+        count -= 1
+    for at in range(start, count):
+        code_point[at - start] = code_point[at]
+    return count - start
 
 
 @inlined
@@ -168,10 +231,10 @@ def composition(first, second, pair):
 
 
 @kernel
-def normalize_text(code_point, tables):
-    """What the normalizer makes of a text: uint32[n] in, uint32 out, a new array."""
+def normalize_text(code_point, flags, tables):
+    """What the normalizer makes of a text with these end flags: uint32[n] in, uint32 out, a new array."""
     buffer = np.empty(len(code_point) * tables.expansion, np.uint32)
     scratch = np.empty(len(buffer), np.uint32)
     for at in range(len(code_point)):
         buffer[at] = code_point[at]
-    return buffer[: normalize(buffer, len(code_point), scratch, tables)]
+    return buffer[: normalize(buffer, len(code_point), flags, scratch, tables)]

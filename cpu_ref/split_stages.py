@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from cpu_ref.compiled import inlined, kernel
+from cpu_ref.search import match_end
 from gpu_tok.tables.word_stages import (
-    ACCEPTS,
     AT_START,
     ATOMS,
     FIRST,
@@ -19,7 +19,6 @@ from gpu_tok.tables.word_stages import (
     LAST,
     MATCH,
     NEEDS,
-    NEXT,
     NOTHING,
     PARTED,
     PREFIX,
@@ -59,7 +58,8 @@ def split_stages(code_point, text_starts, flags, stages, word, word_starts):
     for number in range(len(stages.stage)):
         stage = stages.stage[number]
         if stage[KIND] == SPLIT:
-            search(code_point, stages.step, stages.atom_of[stage[ATOMS]], stage, end - begin, word, word_starts)
+            room = end - begin
+            split_at_matches(code_point, stages.step, stages.atom_of[stage[ATOMS]], stage, room, word, word_starts)
         elif stage[KIND] == TO_BYTES:
             end = write_bytes(code_point, begin, end, stages.byte_character, word, word_starts[text_count])
         else:
@@ -84,7 +84,7 @@ def words_of(
 
 
 @inlined
-def search(code_point, step, atom_of, stage, room, word, word_starts):
+def split_at_matches(code_point, step, atom_of, stage, room, word, word_starts):
     """Splits each word at the matches in it.
 
     The words that are still to be split wait at the end of `word`. They are never overtaken by those that are made: a
@@ -103,16 +103,10 @@ def search(code_point, step, atom_of, stage, room, word, word_starts):
             index += 1
             at, kind = start, GAP
             while at < end:
-                begin = match_end = at
-                row = np.int64(step[np.int64(first) + np.int64(atom_of[code_point[at]])]) >> NEXT
-                while row != 0:
-                    at += 1
-                    entry = np.int64(step[row + np.int64(atom_of[code_point[at]] if at < end else last)])
-                    if entry & ACCEPTS:
-                        match_end = at
-                    row = entry >> NEXT
-                right = MATCH if match_end > begin else GAP
-                at = match_end if match_end > begin else begin + 1
+                begin = at
+                at = match_end(code_point, begin, end, atom_of, step, first, last)
+                right = MATCH if at > begin else GAP
+                at = max(at, begin + 1)
                 if parted >> (2 * kind + right) & 1 and begin > start:
                     if not removed >> kind & 1:
                         word[count, 0], word[count, 1] = start, begin

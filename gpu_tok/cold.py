@@ -60,11 +60,11 @@ class ColdPath:
         """
         counts = np.zeros(chunks.count, np.int64)
         parts: list[tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]] = []
-        kept = flags & np.uint8(self.by_reference if self.native is not None else self.flags | self.by_reference)
+        kept = flags & np.uint8(self.flags | self.by_reference)
         for flag in np.unique(kept).tolist():
             rows = np.flatnonzero(kept == flag)
             if self.native is not None and not flag & ends.WHOLE:
-                ids, counts[rows] = _encode_natively(chunks, rows, self.native)
+                ids, counts[rows] = _encode_natively(chunks, rows, kept, self.native)
             else:
                 ids, counts[rows] = self._encode_by_reference(chunks, rows, int(flag))
             parts.append((rows, ids))
@@ -99,10 +99,12 @@ def _native_tables(definition: Definition) -> tuple[NativeTables | None, tuple[s
         return None, (str(refusal),)
 
 
-def _encode_natively(chunks: Ragged, rows: npt.NDArray[np.int64], tables: NativeTables) -> tuple[Any, Any]:
+def _encode_natively(
+    chunks: Ragged, rows: npt.NDArray[np.int64], flags: npt.NDArray[np.uint8], tables: NativeTables
+) -> tuple[Any, Any]:
     if len(rows) != chunks.count:
-        chunks = _taken(chunks, rows)
-    ids, starts = encode_chunks(chunks.flat, chunks.starts, tables)
+        chunks, flags = _taken(chunks, rows), flags[rows]
+    ids, starts = encode_chunks(chunks.flat, chunks.starts, tables, flags)
     return ids[starts[0] : starts[-1]], np.diff(starts)
 
 

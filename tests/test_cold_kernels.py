@@ -19,7 +19,7 @@ import texts
 import vocabularies
 from random_definitions import random_normalizer, random_pre_tokenizer, random_strings
 from test_cold_native import TEXTS, definition_of
-from tokenizers import AddedToken, normalizers, pre_tokenizers
+from tokenizers import AddedToken, Regex, normalizers, pre_tokenizers
 
 from cpu_ref import cold as on_cpu
 from gpu_tok import Tokenizer, added_tokens
@@ -164,7 +164,8 @@ def expected(chunks: Ragged, tables: NativeTables) -> Made:
     code_point, scratch = np.empty(room, np.uint32), np.empty(room, np.uint32)
     starts = np.zeros(chunks.count + 1, np.int64)
     flat = on_cpu.writable(chunks.flat)
-    on_cpu.normalize_chunks(flat, chunks.starts, tables.normalizer, scratch, code_point, starts)
+    flags = np.zeros(chunks.count, np.uint8)
+    on_cpu.normalize_chunks(flat, chunks.starts, flags, tables.normalizer, scratch, code_point, starts)
     ids = on_cpu.encode_chunks(flat, chunks.starts, tables)
     return Made(Ragged(code_point[: starts[-1]], starts), Ragged(*ids), np.zeros(0))
 
@@ -203,7 +204,7 @@ def test_words_around_the_limit_of_characters(device, name, limit):
 
 
 def random_tables(seed: int) -> NativeTables:
-    """Of the first random definition that has a native form."""
+    """Of the first random definition that has kernels."""
     source = random.Random(seed)
     plain = json.loads(definition_of(None, None))
     while True:
@@ -213,7 +214,9 @@ def random_tables(seed: int) -> NativeTables:
         plain["pre_tokenizer"] = {"type": "Sequence", "pretokenizers": splitters}
         plain["model"]["max_input_chars_per_word"] = source.choice([1, 2, 10, 100])
         with contextlib.suppress(CannotCompile):
-            return compile_native(Definition.from_str(json.dumps(plain)))
+            tables = compile_native(Definition.from_str(json.dumps(plain)))
+            if cold.has_kernels(tables.normalizer):
+                return tables
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -430,3 +433,22 @@ def test_sanitizers_find_nothing(dumped, mode):
 def test_sanitizers_notice_a_fault(dumped, tmp_path, launch, fault):
     folder = broken_folder(tmp_path, *fault)
     assert replay(dumped / f"{launch}.launch", Mode.ADDRESS, folders=[folder]) != ""
+
+
+@pytest.mark.parametrize(
+    ("normalizer", "expected"),
+    [
+        (normalizers.Replace("\u200d", ""), True),
+        (normalizers.Replace(" ", "▁"), False),
+        (normalizers.Replace(Regex(r"\s+"), " "), False),
+        (normalizers.Sequence([normalizers.Lowercase(), normalizers.Replace("ab", "c")]), False),
+        (normalizers.Strip(), False),
+    ],
+    ids=["a map", "not ASCII", "a search", "a search behind a map", "an end"],
+)
+def test_a_normalizer_with_steps_that_have_no_kernel_is_left_to_the_host(normalizer, expected):
+    definition = definition_of(normalizer, pre_tokenizers.Whitespace())
+    assert cold.has_kernels(native(definition).normalizer) == expected
+    on_device, on_host = (Tokenizer.from_str(definition, device=where) for where in ("emulated", "cpu"))
+    assert on_host.cold.grade == 1
+    assert on_device.encode_batch(TEXTS).to_list() == on_host.encode_batch(TEXTS).to_list()

@@ -7,17 +7,21 @@ import json
 import random
 
 import numpy as np
+import oracle
 import pytest
 import texts
+import vocabularies
 from hypothesis import given, settings
-from tokenizers import Tokenizer, models, normalizers
+from random_definitions import random_normalizer, random_strings
+from tokenizers import Regex, Tokenizer, models, normalizers
 
 from cpu_ref.normalize import normalize_text
-from gpu_tok.tables import unicode
+from gpu_tok.tables import ends, unicode
 from gpu_tok.tables.definition import Definition
 from gpu_tok.tables.normalizer import NormalizerTables, compile_normalizer
 from gpu_tok.tables.refusal import CannotCompile
 from gpu_tok.tables.unicode import code_points
+from gpu_tok.tables.variants import variant
 
 BERT_OPTIONS = ("clean_text", "handle_chinese_chars", "strip_accents", "lowercase")
 FORMS = [normalizers.NFC(), normalizers.NFD(), normalizers.NFKC(), normalizers.NFKD()]
@@ -36,7 +40,28 @@ SEQUENCES = [
     normalizers.Sequence([normalizers.StripAccents(), normalizers.NFC(), normalizers.NFKD()]),
     normalizers.Sequence([normalizers.NFC(), normalizers.Sequence([normalizers.BertNormalizer(), normalizers.NFKC()])]),
 ]
-ALL = PARTS + SEQUENCES
+REPLACING = [
+    normalizers.Replace(" ", "▁"),
+    normalizers.Replace("e", " e "),
+    normalizers.Replace("\u200d", ""),
+    normalizers.Replace("``", '"'),
+    normalizers.Replace("aa", "a"),
+    normalizers.Replace("a", "$0"),
+    normalizers.Replace(Regex(r"\s+"), " "),
+    normalizers.Replace(Regex(r" {2,}"), "▁"),
+    normalizers.Replace(Regex(r"\p{M}"), ""),
+    normalizers.Replace(Regex(r"\p{L}(?=\p{M})|K"), "<$1>"),
+    normalizers.Strip(),
+    normalizers.Strip(left=False),
+    normalizers.Strip(right=False),
+    normalizers.Prepend("▁"),
+    normalizers.Prepend("a\u0301 "),
+    normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")]),
+    normalizers.Sequence([normalizers.NFC(), normalizers.Replace(Regex(r"\s+"), " "), normalizers.Lowercase()]),
+    normalizers.Sequence([normalizers.Strip(), normalizers.Prepend("e"), normalizers.NFC()]),
+]
+ALL = PARTS + SEQUENCES + REPLACING
+WHOLE_SECTION = ends.SECTION_FIRST | ends.SECTION_LAST
 
 # What reorders, composes, expands, vanishes or changes case, in the older and the newer parts of Unicode.
 TROUBLE = [
@@ -74,9 +99,9 @@ def both(request) -> tuple[normalizers.Normalizer, NormalizerTables]:
     return request.param, compile_normalizer(definition_of(request.param))
 
 
-def native(text: str, tables: NormalizerTables) -> str:
+def native(text: str, tables: NormalizerTables, flags: int = WHOLE_SECTION) -> str:
     code_point = np.frombuffer(text.encode("utf-32-le"), np.uint32).copy()
-    return normalize_text(code_point, tables).tobytes().decode("utf-32-le")
+    return normalize_text(code_point, flags, tables).tobytes().decode("utf-32-le")
 
 
 def assert_same(some_texts, both) -> None:
@@ -184,3 +209,84 @@ def test_other_parts_are_refused_by_their_place():
     with pytest.raises(CannotCompile, match="`Nmt`") as refused:
         compile_normalizer(Definition.from_str(json.dumps(described)))
     assert refused.value.part == "normalizer.normalizers[1].normalizers[1]"
+
+
+def random_definition(source: random.Random) -> Definition:
+    parts = [random_normalizer(source, []) for _ in range(source.randint(1, 4))]
+    model = {"type": "BPE", "vocab": {}, "merges": []}
+    return Definition.from_str(json.dumps({"normalizer": {"type": "Sequence", "normalizers": parts}, "model": model}))
+
+
+def first_difference(definition: Definition, some_texts, tables: NormalizerTables | None = None):
+    """The first text that becomes something else than by the definition's variant, for any end flags."""
+    tables = tables or compile_normalizer(definition)
+    for flags in (0, ends.SECTION_FIRST, ends.SECTION_LAST, WHOLE_SECTION):
+        normalizer = variant(definition, flags).normalizer
+        for text in some_texts:
+            expected, actual = normalizer.normalize_str(text), native(text, tables, flags)
+            if actual != expected:
+                return flags, text, actual, expected
+    return None
+
+
+def count_of_same(seeds: range) -> int:
+    """How many random normalizers have a program; each must make what the reference makes."""
+    compiled = 0
+    for seed in seeds:
+        source = random.Random(seed)
+        definition = random_definition(source)
+        try:
+            tables = compile_normalizer(definition)
+        except CannotCompile:
+            continue
+        compiled += 1
+        some_texts = ["", " ", "  a  ", *random_strings(source, 60)]
+        assert first_difference(definition, some_texts, tables) is None, (seed, definition.normalizers)
+    return compiled
+
+
+def test_random_sequences_of_parts_under_all_end_flags():
+    assert count_of_same(range(30)) > 12
+
+
+@pytest.mark.slow
+def test_many_random_sequences_of_parts_under_all_end_flags():
+    assert count_of_same(range(1000, 1600)) > 250
+
+
+BPE_NAMES = vocabularies.names(vocabularies.BYTE_LEVEL, vocabularies.SENTENCEPIECE, sources=("own", "shared"))
+
+
+@pytest.mark.parametrize("name", BPE_NAMES)
+def test_the_normalizers_of_tokenizers(name, definition_text):
+    empty = {"type": "BPE", "vocab": {}, "merges": []}
+    described = oracle.changed(definition_text(name), model=empty, added_tokens=[], pre_tokenizer=None)
+    definition = Definition.from_str(described)
+    if definition.normalizers:
+        assert first_difference(definition, [*texts.TEXTS, *texts.random_texts(12, 100)]) is None
+
+
+def test_a_broken_program_is_found():
+    definition = definition_of(normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace("aa", "b")]))
+    tables = compile_normalizer(definition)
+    some_texts = ["a", "aa", "aaa", "baab"]
+    assert first_difference(definition, some_texts, tables) is None
+    for broken in (tables._replace(steps=tables.steps[::-1].copy()), tables._replace(step=tables.step ^ np.uint32(1))):
+        assert first_difference(definition, some_texts, broken) is not None
+
+
+@pytest.mark.parametrize(
+    ("part", "reason"),
+    [
+        (normalizers.Replace(Regex("(?<=a)b"), ""), "look-behind"),
+        (normalizers.Replace(Regex("a*"), "b"), "empty text"),
+        (normalizers.Replace(Regex("a+b"), ""), "again and again"),
+        (normalizers.Replace("", "a"), "empty text"),
+        (normalizers.Nmt(), "`Nmt`"),
+    ],
+    ids=["look-behind", "empty match", "quadratic", "empty literal", "Nmt"],
+)
+def test_what_has_no_program_is_refused_by_its_reason(part, reason):
+    with pytest.raises(CannotCompile, match=r"^normalizer: ") as refused:
+        compile_normalizer(definition_of(part))
+    assert reason in refused.value.reason

@@ -28,8 +28,9 @@ from gpu_tok.tables.definition import Definition, Part
 from gpu_tok.tables.refusal import CannotCompile
 from gpu_tok.tables.regex import compile_regex
 from gpu_tok.tables.rescan import rescans
+from gpu_tok.tables.searches import NEXT
 from gpu_tok.tables.variants import flags_that_matter, variant
-from gpu_tok.tables.word_stages import FIRST, NEXT, PARTED, PREFIX, WordStages, compile_word_stages
+from gpu_tok.tables.word_stages import FIRST, PARTED, PREFIX, WordStages, compile_word_stages
 
 NO_TEXT = "\U0010fffe"  # parts many strings of one text
 ALL_FLAGS = [0, ends.SUBSECTION_FIRST, ends.DOCUMENT_FIRST, ends.DOCUMENT_FIRST | ends.SUBSECTION_FIRST]

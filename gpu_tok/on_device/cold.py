@@ -12,7 +12,7 @@ import numpy as np
 
 from gpu_tok.on_device.batch_table import Late, Winners
 from gpu_tok.tables.native import NativeTables
-from gpu_tok.tables.normalizer import REORDER, NormalizerTables
+from gpu_tok.tables.normalizer import COMPOSE, REORDER, NormalizerTables
 
 THREADS = 128  # of a block, as in kernels/cold.cu
 
@@ -26,10 +26,17 @@ class ColdTables(NamedTuple):
     host_flags: int
 
 
+def has_kernels(tables: NormalizerTables) -> bool:
+    """Whether the kernels know all steps of a normalizer; if not, the host encodes new chunks.
+
+    The first step must be a map: it is taken straight from the bytes.
+    """
+    return bool(tables.ascii_end and (tables.steps >= COMPOSE).all() and (tables.steps[:1] == 0).all())
+
+
 def upload(device: Any, tables: NativeTables, host_flags: int) -> ColdTables:
     """The tables of the cold path in the device's memory: 8 MB for BERT uncased, most of it looked up by code point."""
-    steps = tables.normalizer.steps
-    assert len(steps) == 0 or steps[0] == 0, "the first step is no map: the kernel takes it straight from the bytes"
+    assert has_kernels(tables.normalizer)
     native = NativeTables(*(_uploaded(device, part) for part in tables))
     return ColdTables(native, growth_of(tables.normalizer), host_flags)
 

@@ -60,7 +60,9 @@ def encoder_on(
 ) -> DeviceEncoder:
     """Uploads the tables of the steps and makes an empty persistent table. added: the tokens to look for in texts."""
     cutter = cut.upload(device, cuts, None if added is None else added.tables)
-    native = None if cold.native is None else cold_kernels.upload(device, cold.native, cold.by_reference)
+    native = None
+    if cold.native is not None and cold_kernels.has_kernels(cold.native.normalizer):
+        native = cold_kernels.upload(device, cold.native, cold.by_reference)
     return DeviceEncoder(cutter, DeviceTable(device, table_bytes), cold, native, Shares(), added)
 
 

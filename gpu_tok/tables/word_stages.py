@@ -12,19 +12,19 @@ splitters (tokenizers/src/pre_tokenizers).
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from gpu_tok.tables import ends, unicode
-from gpu_tok.tables.atoms import Atoms
 from gpu_tok.tables.automaton import BEGIN, NO_STATE, Automaton
-from gpu_tok.tables.decode import byte_alphabet
+from gpu_tok.tables.decode import BYTE_OF
 from gpu_tok.tables.definition import Definition, Part
 from gpu_tok.tables.refusal import CannotCompile
 from gpu_tok.tables.regex import compile_literal, compile_regex
-from gpu_tok.tables.rescan import rescans
+from gpu_tok.tables.searches import Search, Searches
 from gpu_tok.tables.splitters import GPT2_PATTERN
 from gpu_tok.tables.words import WordTables, combine, split_matches, splitters_of
 
@@ -36,23 +36,19 @@ COLUMNS = 6
 
 SPLIT, REWRITE, TO_BYTES = 0, 1, 2  # kinds of stages
 NOTHING = -1  # no prefix, nothing replaced
-ACCEPTS, NEXT = 1, 1  # of an entry of `step`: the bit of an accept, and how far right the next row stands
 GAP, MATCH = 0, 1  # kinds of what a search divides a word into
-MOST_ATOMS = 256
 
 
 class WordStages(NamedTuple):
     """What `cpu_ref.split_stages` reads. Every array is writable and contiguous, so that kernels compile once.
 
     stage: int64[stages, COLUMNS]. KIND is SPLIT, REWRITE or TO_BYTES (each character becomes those of its UTF-8 bytes).
-    SPLIT: ATOMS is the row of atom_of, FIRST where the row of the first state begins in `step`, LAST how far behind the
-    begin of a row its entry for the end of a word stands. PARTED has bit 2 * left + right set where a word ends
+    SPLIT: ATOMS, FIRST and LAST say where the automaton lies. PARTED has bit 2 * left + right set where a word ends
     between two that are MATCH or GAP, REMOVED bit k where what is of kind k belongs to no word.
     REWRITE: PREFIX goes before each word that does not begin with it, if the text has all end flags NEEDS and, with
     AT_START, the word begins where the text does. REPLACED becomes REPLACEMENT before that. Each may be NOTHING.
-    atom_of: uint8[automata, 0x110000]. step: uint32, the rows of all automata's states, an entry for each atom and one
-    for the end: bit 0 says that a match may end before it, the other bits where the row of the next state begins, 0 if
-    there is none. byte_character: uint32[256]. expansion: at most so many characters come of each one.
+    atom_of: uint8[automata, 0x110000] and step: uint32, see `gpu_tok.tables.searches`. byte_character: uint32[256].
+    expansion: at most so many characters come of each one.
     """
 
     stage: npt.NDArray[np.int64]
@@ -65,7 +61,7 @@ class WordStages(NamedTuple):
 class Split(NamedTuple):
     """A stage that splits: what a search for matches finds, and the gaps between, become words. See `WordStages`."""
 
-    automaton: Automaton
+    search: Search
     parted: int
     removed: int
 
@@ -94,8 +90,7 @@ def compile_word_stages(definition: Definition) -> WordStages:
     builder = _Builder(bool(definition.normalizers))
     for where, part in definition.parts("pre_tokenizer"):
         builder.add(part, where)
-    builder.end_tables()
-    return _laid_out(builder.stages)
+    return builder.build()
 
 
 class _Builder:
@@ -103,6 +98,7 @@ class _Builder:
 
     def __init__(self, changed: bool) -> None:
         self.stages: list[Stage] = []
+        self.searches = Searches()
         self.tables: WordTables | None = None  # of the splitters that still wait to be made one stage
         self.changed = changed  # a word's place in the raw text is no longer certain
         self.splits = False
@@ -118,9 +114,21 @@ class _Builder:
         else:
             self._add_tables(splitters_of(part, where), where)
 
-    def end_tables(self) -> None:
+    def build(self) -> WordStages:
+        self._end_tables()
+        rows = [_row(stage) for stage in self.stages]
+        return WordStages(
+            stage=np.array(rows, np.int64).reshape(len(rows), COLUMNS),
+            atom_of=self.searches.atom_of(),
+            step=self.searches.step(),
+            byte_character=byte_characters(),
+            expansion=math.prod(_growth(stage) for stage in self.stages),
+        )
+
+    def _end_tables(self) -> None:
         if self.tables is not None:
-            self.stages.append(Split(_runs(self.tables), *_outcome("Removed", invert=True)))
+            runs = self.searches.add(_runs(self.tables), "pre_tokenizer")
+            self.stages.append(Split(runs, *_outcome("Removed", invert=True)))
             self.tables = None
 
     def _add_tables(self, tables: list[WordTables], where: str) -> None:
@@ -137,12 +145,8 @@ class _Builder:
         self._add_search(automaton, part["behavior"], part["invert"], where)
 
     def _add_search(self, automaton: Automaton, behavior: str, invert: bool, where: str) -> None:
-        if rescans(automaton):
-            raise CannotCompile(where, "a pattern that may read the same characters again and again")
-        if automaton.next_state.shape[1] > MOST_ATOMS:
-            raise CannotCompile(where, f"a pattern that tells more than {MOST_ATOMS} classes of characters apart")
-        self.end_tables()
-        self.stages.append(Split(automaton, *_outcome(behavior, invert)))
+        self._end_tables()
+        self.stages.append(Split(self.searches.add(automaton, where), *_outcome(behavior, invert)))
         self.splits = True
 
     def _add_byte_level(self, part: Part, where: str) -> None:
@@ -168,7 +172,7 @@ class _Builder:
         return 0 if self.splits else ends.SUBSECTION_FIRST
 
     def _rewrite(self, stage: Rewrite) -> None:
-        self.end_tables()
+        self._end_tables()
         self.stages.append(stage)
         self.changed = True
 
@@ -208,44 +212,19 @@ def _runs(words: WordTables) -> Automaton:
     return Automaton(words.class_of, next_state, accepts)
 
 
-def _laid_out(stages: list[Stage]) -> WordStages:
-    """All automata in one array of rows; the first entry of all belongs to none, so that 0 is no row."""
-    rows: list[list[int]] = []
-    automata: list[Atoms] = []
-    steps, size, expansion = [np.zeros(1, np.uint32)], 1, 1
-    for stage in stages:
-        if isinstance(stage, Split):
-            automaton = stage.automaton
-            steps.append(_entries(automaton, size))
-            last = automaton.next_state.shape[1]
-            rows.append([SPLIT, len(automata), size, last, stage.parted, stage.removed])
-            automata.append(automaton.atom_of)
-            size += len(steps[-1])
-        else:
-            expansion *= _growth(stage)
-            rows.append([int(field) for field in stage])
-    return WordStages(
-        stage=np.array(rows, np.int64).reshape(len(rows), COLUMNS),
-        atom_of=np.array(automata, np.uint8).reshape(len(automata), unicode.CODE_POINTS),
-        step=np.concatenate(steps),
-        byte_character=byte_characters(),
-        expansion=expansion,
-    )
+def _row(stage: Stage) -> list[int]:
+    if isinstance(stage, Split):
+        return [SPLIT, *stage.search, stage.parted, stage.removed]
+    return [int(field) for field in stage]
 
 
-def _growth(stage: Rewrite) -> int:
+def _growth(stage: Stage) -> int:
+    """At most so many characters come of each one."""
+    if isinstance(stage, Split):
+        return 1
     if stage.kind == TO_BYTES:
         return 4
     return 1 if stage.prefix == NOTHING else 2
-
-
-def _entries(automaton: Automaton, offset: int) -> npt.NDArray[np.uint32]:
-    """The rows of an automaton's states, one behind the other, where the first one begins at `offset`."""
-    atoms = automaton.next_state.shape[1]
-    entry = automaton.accepts.astype(np.uint32) * np.uint32(ACCEPTS)
-    following = offset + automaton.next_state * (atoms + 1)
-    entry[:, :-1] |= np.where(automaton.next_state == NO_STATE, 0, following << NEXT).astype(np.uint32)
-    return entry.ravel()
 
 
 def byte_characters() -> npt.NDArray[np.uint32]:
@@ -255,6 +234,6 @@ def byte_characters() -> npt.NDArray[np.uint32]:
     'Ġ'
     """
     character = np.empty(256, np.uint32)
-    for letter, byte in byte_alphabet().items():
+    for letter, byte in BYTE_OF.items():
         character[byte] = ord(letter)
     return character
