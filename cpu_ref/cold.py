@@ -16,7 +16,7 @@ from cpu_ref.match import match
 from cpu_ref.normalize import normalize
 from cpu_ref.split import split
 from cpu_ref.utf8 import code_point_at, code_point_length
-from gpu_tok.tables.native import NativeTables
+from gpu_tok.tables.native import NativeBpe, NativeTables
 from gpu_tok.tables.normalizer import DELETED
 from gpu_tok.tables.words import WordTables
 
@@ -209,7 +209,7 @@ def trace(text: str | bytes, tables: NativeTables) -> Trace:
     return split_and_match(normalized(chunk, tables).copy(), tables)
 
 
-def normalized(chunk: Bytes, tables: NativeTables, flags: int = 0) -> npt.NDArray[np.uint32]:
+def normalized(chunk: Bytes, tables: NativeTables | NativeBpe, flags: int = 0) -> npt.NDArray[np.uint32]:
     """The normalized code points of one chunk with these end flags."""
     room = len(chunk) * tables.normalizer.expansion
     code_point, scratch = np.empty(room, np.uint32), np.empty(room, np.uint32)

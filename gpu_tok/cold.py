@@ -11,12 +11,13 @@ import numpy as np
 import numpy.typing as npt
 
 from cpu_ref.cold import encode_chunks
+from cpu_ref.cold_bpe import encode_bpe_chunks
 from gpu_tok.batch import Ragged, starts_of
 from gpu_tok.device import in_forked_child
 from gpu_tok.errors import DefinitionError, TextError
 from gpu_tok.tables import ends
 from gpu_tok.tables.definition import Definition
-from gpu_tok.tables.native import NativeTables, compile_native
+from gpu_tok.tables.native import NativeBpe, NativeTables, compile_native
 from gpu_tok.tables.refusal import CannotCompile
 from gpu_tok.tables.variants import flags_that_matter, normalized_tokens, variant
 
@@ -60,13 +61,17 @@ class ColdPath:
         """
         counts = np.zeros(chunks.count, np.int64)
         parts: list[tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]] = []
-        kept = flags & np.uint8(self.flags | self.by_reference)
-        for flag in np.unique(kept).tolist():
-            rows = np.flatnonzero(kept == flag)
-            if self.native is not None and not flag & ends.WHOLE:
-                ids, counts[rows] = _encode_natively(chunks, rows, kept, self.native)
-            else:
-                ids, counts[rows] = self._encode_by_reference(chunks, rows, int(flag))
+        asked = flags & np.uint8(self.flags | self.by_reference)
+        if self.native is not None:
+            rows = np.flatnonzero(asked & self.by_reference == 0)
+            ids, counts[rows] = _encode_natively(chunks, rows, asked, self.native)
+            parts.append((rows, ids))
+            left = np.flatnonzero(asked & self.by_reference != 0)
+        else:
+            left = np.arange(chunks.count)
+        for flag in np.unique(asked[left]).tolist():
+            rows = left[asked[left] == flag]
+            ids, counts[rows] = self._encode_by_reference(chunks, rows, flag)
             parts.append((rows, ids))
         return _in_order(parts, counts)
 
@@ -92,7 +97,7 @@ class ColdPath:
         raise TextError(int(rows[0]), "the reference refused a batch of chunks, but none of them alone")
 
 
-def _native_tables(definition: Definition) -> tuple[NativeTables | None, tuple[str, ...]]:
+def _native_tables(definition: Definition) -> tuple[NativeTables | NativeBpe | None, tuple[str, ...]]:
     try:
         return compile_native(definition), ()
     except CannotCompile as refusal:
@@ -100,11 +105,14 @@ def _native_tables(definition: Definition) -> tuple[NativeTables | None, tuple[s
 
 
 def _encode_natively(
-    chunks: Ragged, rows: npt.NDArray[np.int64], flags: npt.NDArray[np.uint8], tables: NativeTables
+    chunks: Ragged, rows: npt.NDArray[np.int64], flags: npt.NDArray[np.uint8], tables: NativeTables | NativeBpe
 ) -> tuple[Any, Any]:
     if len(rows) != chunks.count:
         chunks, flags = _taken(chunks, rows), flags[rows]
-    ids, starts = encode_chunks(chunks.flat, chunks.starts, tables, flags)
+    if isinstance(tables, NativeBpe):
+        ids, starts = encode_bpe_chunks(chunks.flat, chunks.starts, flags, tables)
+    else:
+        ids, starts = encode_chunks(chunks.flat, chunks.starts, tables, flags)
     return ids[starts[0] : starts[-1]], np.diff(starts)
 
 

@@ -6,20 +6,21 @@ by, and the finding is marked as inferred.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from cpu_ref.cold import trace
+from cpu_ref import cold, cold_bpe
 from gpu_tok import added_tokens
 from gpu_tok.batch import Ragged, TextBatch, starts_of
 from gpu_tok.explain import inner_cuts, visible
 from gpu_tok.stages import ReferenceStages, Section
 from gpu_tok.tables import ends
 from gpu_tok.tables.definition import Definition
+from gpu_tok.tables.native import NativeBpe, NativeTables
 
 if TYPE_CHECKING:
     from gpu_tok.tokenizer import Tokenizer
@@ -90,14 +91,15 @@ class CpuStages:
             places = [] if flags & ends.WHOLE else self._places(section)
             ids = self._tokenizer.cold.encode(*_chunks(section, places, flags)).flat
             return Part(start, end, None, None, None, tuple(ids.tolist()), bool(flags & ends.WHOLE))
-        normalized, words, all_ids = "", [], []
-        edges = [0, *self._places(section), len(section)]
-        for begin, chunk_end in pairwise(edges):
-            made = trace(section[begin:chunk_end], self._tokenizer.cold.native)
-            words += [made.text[word_start:word_end] for word_start, word_end in made.word.tolist()]
-            normalized += made.text
-            all_ids += made.ids.tolist()
-        return Part(start, end, None, normalized, tuple(words), tuple(all_ids))
+        tables = self._tokenizer.cold.native
+        chunks, chunk_flags = _chunks(section, self._places(section), flags)
+        shown = [_shown(chunks.row(row).tobytes(), flag, tables) for row, flag in enumerate(chunk_flags.tolist())]
+        texts, words, rows = zip(*shown, strict=True)
+        parts = [*chain(*words)]
+        _text, undivided, _ids = _shown(section, flags, tables)
+        if "".join(parts) == "".join(undivided):  # a cut inside a word is none of the pre-tokenizer's
+            parts = [*undivided]
+        return Part(start, end, None, "".join(texts), tuple(parts), tuple(chain(*rows)))
 
     def _places(self, section: bytes) -> list[int]:
         return inner_cuts(section.decode(), self._tokenizer.cuts)[1] if self._cuts else []
@@ -234,6 +236,15 @@ def _first_of(what: str, actual: object, expected: object) -> str:
     ours, theirs = (values[at : at + (12 if isinstance(values, str) else 1)] for values in (actual, expected))  # type: ignore[index]
     shown = [visible(str(values if isinstance(values, str) else list(values))) for values in (ours, theirs)]
     return f"{what} {at}: {shown[0] or 'nothing'}, not {shown[1] or 'nothing'}"
+
+
+def _shown(chunk: bytes, flags: int, tables: NativeTables | NativeBpe) -> tuple[str, Sequence[str], list[int]]:
+    """The normalized text, the words and the ids of one chunk."""
+    if isinstance(tables, NativeBpe):
+        by_stages = cold_bpe.trace(chunk, flags, tables)
+        return by_stages.text, by_stages.words, by_stages.ids.tolist()
+    made = cold.trace(chunk, tables)
+    return made.text, [made.text[start:end] for start, end in made.word.tolist()], made.ids.tolist()
 
 
 def _chunks(section: bytes, places: list[int], flags: int) -> tuple[Ragged, np.ndarray]:

@@ -16,6 +16,7 @@ from tokenizers import Tokenizer
 # No deadline: the first example may compile a kernel. In CI the same examples every time.
 settings.register_profile("project", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("ci", settings.get_profile("project"), derandomize=True)
+settings.register_profile("long", settings.get_profile("project"), max_examples=20_000)
 settings.load_profile("ci" if os.environ.get("CI") else "project")
 
 

@@ -22,7 +22,16 @@ ALL = ends.SECTION_FIRST | ends.SECTION_LAST | ends.DOCUMENT_FIRST | ends.SUBSEC
 TEXTS = ["ab abc", "", "aab", " b", "c", "日本", "ab" * 50, "a  b "]
 
 
-def bpe(**parts):
+NEVER_NATIVE = {"type": "Replace", "pattern": {"Regex": "(?<=~)~"}, "content": "~"}
+
+
+@pytest.fixture(params=["native", "by the reference"])
+def bpe(request):
+    """A small BPE, with a normalizer that only the reference has where it shall encode."""
+    return lambda **parts: described(**({} if request.param == "native" else {"normalizer": NEVER_NATIVE}) | parts)
+
+
+def described(**parts):
     vocab = {"<u>": 0, "▁": 1, "a": 2, "b": 3, "c": 4, "ab": 5, "▁ab": 6}
     model = {"type": "BPE", "vocab": vocab, "merges": [["a", "b"], ["▁", "ab"]], "unk_token": "<u>"}
     pre_tokenizer = {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": True}
@@ -46,43 +55,43 @@ def encode(path, texts, flags=ALL):
     return rows_of(path.encode(chunks_of(texts), np.full(len(texts), flags, np.uint8)))
 
 
-def test_ids_are_the_references():
+def test_ids_are_the_references(bpe):
     definition = bpe()
     assert encode(ColdPath(definition), TEXTS) == reference_rows(definition, TEXTS)
 
 
-def test_each_chunk_has_its_own_flags_and_keeps_its_row():
+def test_each_chunk_has_its_own_flags_and_keeps_its_row(bpe):
     path = ColdPath(bpe())
     flags = np.array([ALL, 0, 0, ALL, ALL, 0], np.uint8)
     assert rows_of(path.encode(chunks_of(["ab"] * 6), flags)) == [[6], [5], [5], [6], [6], [5]]
 
 
-def test_flags_that_do_not_matter_change_nothing():
+def test_flags_that_do_not_matter_change_nothing(bpe):
     path = ColdPath(bpe())
     assert path.flags == ends.SUBSECTION_FIRST
     assert encode(path, TEXTS, ends.SECTION_FIRST | ends.WHOLE) == encode(path, TEXTS, 0)
 
 
-def test_no_chunks_and_empty_chunks():
+def test_no_chunks_and_empty_chunks(bpe):
     path = ColdPath(bpe())
     assert encode(path, []) == []
     assert encode(path, ["", "", ""]) == [[], [], []]
 
 
-def test_chunks_of_a_slice_of_a_batch():
+def test_chunks_of_a_slice_of_a_batch(bpe):
     path = ColdPath(bpe())
     whole = chunks_of(TEXTS)
     part = Ragged(whole.flat, whole.starts[2:6])
     assert rows_of(path.encode(part, np.full(3, ALL, np.uint8))) == encode(path, TEXTS[2:5])
 
 
-def test_more_chunks_than_one_task_takes():
+def test_more_chunks_than_one_task_takes(bpe):
     texts = [f"{'ab' * (row % 7)} c" for row in range(2 * cold.CHUNKS_A_TASK + 3)]
     definition = bpe()
     assert encode(ColdPath(definition), texts) == reference_rows(definition, texts)
 
 
-def test_whole_sections_find_tokens_in_normalized_text():
+def test_whole_sections_find_tokens_in_normalized_text(bpe):
     token = {"content": "[x]", "single_word": False, "lstrip": False, "rstrip": False, "normalized": True}
     definition = bpe(normalizer={"type": "Lowercase"}, added_tokens=[{"id": 7, "special": True, **token}])
     assert encode(ColdPath(definition), ["ab[X]ab"], ALL | ends.WHOLE) == [[6, 7, 6]]
@@ -101,7 +110,7 @@ def test_a_wordpiece_takes_the_native_grade_and_the_reference_takes_whole_sectio
     assert rows_of(path.encode(chunks_of(["ABC x", "abc[X]AB", "ab"]), flags)) == [[1, 2, 0], [1, 2, 3, 1], [1]]
 
 
-def test_threads_share_a_cold_path():
+def test_threads_share_a_cold_path(bpe):
     definition = bpe()
     path, expected = ColdPath(definition), reference_rows(definition, TEXTS * 40)
     with ThreadPoolExecutor(4) as pool:
@@ -112,7 +121,7 @@ def test_threads_share_a_cold_path():
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 @pytest.mark.parametrize("setting", [None, "true", "false"])
-def test_a_child_forked_after_use_does_not_hang(setting, monkeypatch):
+def test_a_child_forked_after_use_does_not_hang(setting, monkeypatch, bpe):
     if setting is None:
         monkeypatch.delenv("TOKENIZERS_PARALLELISM", raising=False)
     else:
@@ -148,7 +157,7 @@ def test_a_chunk_that_the_reference_refuses_is_named():
 
 def test_the_error_fallback_refuses_what_has_no_native_form():
     with pytest.raises(DefinitionError, match="hint: it runs through the reference"):
-        ColdPath(bpe(), fallback="error")
+        ColdPath(described(normalizer=NEVER_NATIVE), fallback="error")
 
 
 def test_dropout_is_refused_when_the_path_is_made():

@@ -196,7 +196,7 @@ def test_time_is_linear_in_the_length_of_a_chunk() -> None:
 
 def test_the_first_part_without_a_native_form_is_named() -> None:
     refused = [
-        (definition_of(normalizers.Prepend("x"), pre_tokenizers.ByteLevel()), "normalizer"),
+        (definition_of(normalizers.Nmt(), pre_tokenizers.ByteLevel()), "normalizer"),
         (definition_of(normalizers.NFC(), pre_tokenizers.ByteLevel()), "pre_tokenizer"),
         (Tokenizer(models.WordLevel({"a": 0}, unk_token="a")).to_str(), "model"),
     ]

@@ -1,27 +1,27 @@
 """Random tokenizers and texts through every path: the CPU, the kernels on the emulator, and the oracle.
 
-A longer run: `pytest -m slow tests/test_three_paths.py`, with as many examples as GPU_TOK_EXAMPLES says.
+A longer run is `pytest -m slow tests/test_three_paths.py --hypothesis-profile long`.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import random
 from typing import Any
 
+import numpy as np
 import oracle
 import pytest
 import vocabularies
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from own_vocabularies import training_texts
 from random_definitions import ALPHABET, random_normalizer, random_pre_tokenizer
 
 from gpu_tok import Tokenizer
 from gpu_tok.errors import GpuTokError
 
 MODELS = vocabularies.names(sources=["own"])
-MANY = int(os.environ.get("GPU_TOK_EXAMPLES", "2000"))
 DEVICES = ("cpu", "emulated")
 
 texts = st.lists(st.one_of(st.text(st.sampled_from("".join(ALPHABET)), max_size=60), st.text(max_size=30)), max_size=6)
@@ -81,6 +81,18 @@ def test_all_paths_give_the_same_ids(model, seed, tokens, batch):
 
 @pytest.mark.slow
 @given(st.sampled_from(MODELS), seeds, added_tokens(), texts)
-@settings(max_examples=MANY)
 def test_all_paths_give_the_same_ids_for_many(model, seed, tokens, batch):
     check(model, seed, tokens, batch)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["own/bert", "own/byte-level"])
+def test_one_text_of_64_megabytes(name):
+    pick = random.Random(64)
+    words = [*training_texts(), *("".join(pick.choices("abcdefgh", k=pick.randrange(1, 9))) for _ in range(50_000))]
+    text = " ".join(pick.choices(words, k=2_000_000))
+    text = (text * (1 + (64 << 20) // len(text)))[: 64 << 20]
+    definition = vocabularies.text(name)
+    here, there = (Tokenizer.from_str(definition, device=device).encode_batch([text, "a"]) for device in DEVICES)
+    assert np.array_equal(here.ids, there.ids)
+    assert np.array_equal(here.starts, there.starts)

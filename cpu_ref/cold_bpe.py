@@ -1,0 +1,134 @@
+"""The native cold path of BPE: chunks that were never seen before, each normalized, split by stages and merged.
+
+As in `cpu_ref.cold`, a step runs over a block of chunks before the next one begins.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from cpu_ref.cold import BLOCK_BYTES, normalize_chunks, normalized, with_room, writable
+from cpu_ref.compiled import kernel
+from cpu_ref.merge import merge
+from cpu_ref.split_stages import split_stages, words_of
+from gpu_tok.tables.native import NativeBpe
+
+Bytes = npt.NDArray[np.uint8]
+Ids = npt.NDArray[np.int32]
+Starts = npt.NDArray[np.int64]
+
+
+class Buffers(NamedTuple):
+    """Room for what the steps make of one block: code points, words (start, end), ids, and where each id ends."""
+
+    code_point: npt.NDArray[np.uint32]
+    scratch: npt.NDArray[np.uint32]
+    word: npt.NDArray[np.int64]
+    ids: Ids
+    ends: npt.NDArray[np.int64]
+
+
+def encode_bpe_chunks(
+    bytes: Bytes, starts: Starts, flags: npt.NDArray[np.uint8], tables: NativeBpe
+) -> tuple[Ids, Starts]:
+    """The ids of chunks, each with the ends that its flags name: ids int32[n], id_starts int64[chunks + 1].
+
+    bytes: uint8, valid UTF-8; chunk i is `bytes[starts[i]:starts[i + 1]]`. flags: uint8[chunks], those of
+    `gpu_tok.tables.ends`. Holds no GIL.
+    """
+    bytes, starts, flags = writable(bytes), writable(starts), writable(flags)
+    longest = int(np.diff(starts).max(initial=0))
+    room = max(longest, min(BLOCK_BYTES, int(starts[-1] - starts[0])))
+    return encode_bpe_blocks(bytes, starts, flags, tables, buffers_for(room, tables))
+
+
+def buffers_for(byte_count: int, tables: NativeBpe) -> Buffers:
+    normalized = byte_count * tables.normalizer.expansion
+    room = (normalized + 1) * tables.stages.expansion
+    ids = room * tables.model.expansion
+    return Buffers(
+        np.empty(room, np.uint32),
+        np.empty(normalized, np.uint32),
+        np.empty((room, 2), np.int64),
+        np.empty(ids, np.int32),
+        np.empty(ids, np.int64),
+    )
+
+
+@kernel
+def encode_bpe_blocks(bytes, starts, flags, tables, buffers):
+    """What `encode_bpe_chunks` promises, a block of chunks after the other."""
+    chunk_count = len(starts) - 1
+    ids = np.empty((starts[chunk_count] - starts[0]) // 2 + 1, np.int32)
+    id_starts = np.empty(chunk_count + 1, np.int64)
+    text_starts, word_starts = np.empty(chunk_count + 1, np.int64), np.empty(chunk_count + 1, np.int64)
+    id_count, begin = np.int64(0), 0
+    while begin < chunk_count:
+        end = begin + 1
+        while end < chunk_count and starts[end + 1] - starts[begin] <= BLOCK_BYTES:
+            end += 1
+        block = slice(begin, end + 1)
+        normalize_chunks(
+            bytes,
+            starts[block],
+            flags[begin:end],
+            tables.normalizer,
+            buffers.scratch,
+            buffers.code_point,
+            text_starts[block],
+        )
+        split_stages(
+            buffers.code_point,
+            text_starts[block],
+            flags[begin:end],
+            tables.stages,
+            buffers.word,
+            word_starts[block],
+        )
+        merge(
+            buffers.code_point,
+            buffers.word,
+            word_starts[block],
+            tables.model,
+            buffers.ids,
+            buffers.ends,
+            id_starts[block],
+        )
+        made = id_starts[end]
+        ids = with_room(ids, id_count, id_count + made)
+        for at in range(made):  # in loops: an assignment to a slice takes seconds to compile
+            ids[id_count + at] = buffers.ids[at]
+        for chunk in range(begin, end):
+            id_starts[chunk] += id_count
+        id_count += made
+        begin = end
+    id_starts[chunk_count] = id_count
+    return ids[:id_count], id_starts
+
+
+class Trace(NamedTuple):
+    """What each step made of one chunk: the normalized text, the words as the stages left them, and the ids."""
+
+    text: str
+    words: tuple[str, ...]
+    ids: Ids
+
+
+def trace(chunk: bytes, flags: int, tables: NativeBpe) -> Trace:
+    """One chunk, step by step, by the same kernels as `encode_bpe_chunks`.
+
+    >>> trace(b" cats", 0, compile_native(gpt2))
+    Trace(text=' cats', words=('Ġcats',), ids=array([11875], dtype=int32))
+    """
+    code_point = normalized(np.frombuffer(chunk, np.uint8), tables, flags).copy()
+    made, word, word_starts = words_of(
+        code_point, np.array([0, len(code_point)]), np.array([flags], np.uint8), tables.stages
+    )
+    words = tuple(made[start:end].tobytes().decode("utf-32-le") for start, end in word.tolist())
+    room = len(made) * tables.model.expansion
+    ids, ends, id_starts = np.empty(room, np.int32), np.empty(room, np.int64), np.empty(2, np.int64)
+    merge(made, word, word_starts, tables.model, ids, ends, id_starts)
+    return Trace(code_point.tobytes().decode("utf-32-le"), words, ids[: id_starts[1]])
