@@ -83,13 +83,13 @@ def cut_block(bytes, begin, count, last_class, skip, table, mask, before, after)
 @inlined
 def _cut_code_points(bytes, begin, width, last_class, skip, table):
     cuts = np.uint64(0)
-    at = skip
+    at, asks = skip, len(table.pairs) > 0
     while at < width:
-        this_class = np.int64(table.class_of[code_point_at(bytes, begin + at)])
-        is_cut = table.taken[last_class] >> np.uint32(this_class) & np.uint32(1)
-        if table.asked[last_class] >> np.uint32(this_class) & np.uint32(1):
+        this_class = table.class_of[code_point_at(bytes, begin + at)]
+        is_cut = np.uint64(table.taken[last_class] >> np.uint32(this_class)) & np.uint64(1)
+        if asks and table.asked[last_class] >> np.uint32(this_class) & np.uint32(1):
             is_cut = _are_apart(bytes, begin + at, table.pairs)
-        cuts |= np.uint64(is_cut) << np.uint64(at)
+        cuts |= is_cut << np.uint64(at)
         last_class = this_class
         at += code_point_length(bytes[begin + at])
     return cuts, last_class, at - width
@@ -100,8 +100,8 @@ def _are_apart(bytes, at, pairs):
     """1 if the filter does not hold the two code points that meet at `at`, both of 3 bytes; else 0."""
     pair = np.uint64(code_point_at(bytes, at - 3) << 16 | code_point_at(bytes, at))
     place = (pair * np.uint64(MULTIPLIER) & np.uint64(0xFFFFFFFF)) * np.uint64(len(pairs))
-    word = pairs[np.int64(place >> np.uint64(32))]
-    return ~(word >> np.uint32(place >> np.uint64(27) & np.uint64(31))) & np.uint32(1)
+    word = np.uint64(pairs[np.int64(place >> np.uint64(32))])
+    return ~(word >> (place >> np.uint64(27) & np.uint64(31))) & np.uint64(1)
 
 
 @kernel

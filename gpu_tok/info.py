@@ -33,12 +33,13 @@ class Grade:
 class Cuts:
     """The classes of code points, with a sample of each, and the class pairs that are cut.
 
-    certified and taken: (class before, class behind) pairs.
+    certified, taken and asked: (class before, class behind) pairs; where asked, it depends on the two characters.
     """
 
     classes: tuple[str, ...]
     certified: tuple[tuple[int, int], ...]
     taken: tuple[tuple[int, int], ...]
+    asked: tuple[tuple[int, int], ...]
     flags: int
     reasons: tuple[str, ...]
 
@@ -100,6 +101,8 @@ class Info:
     def _cut_summary(self) -> str:
         count = len(self.cuts.classes)
         line = f"{count} classes, {len(self.cuts.certified)} pairs certified, {len(self.cuts.taken)} taken"
+        if self.cuts.asked:
+            line += f", {len(self.cuts.asked)} asked of the two characters"
         return "\n".join((line, *self.cuts.reasons))
 
     def _table_summary(self) -> str:
@@ -107,8 +110,9 @@ class Info:
         return f"{self.table_rows_used:,} chunks, {used:.1f} of {budget:.0f} MiB, generation {self.generation}"
 
     def _cut_pairs(self) -> Table:
-        """A square of class pairs: C certified and taken, c certified only, a dot for none."""
-        table = Table(title="cuts (row | column): C taken, c certified", box=None, pad_edge=False, title_justify="left")
+        """A square of class pairs: C certified and taken, c certified only, ? asked, a dot for none."""
+        title = "cuts (row | column): C taken, c certified, ? asked"
+        table = Table(title=title, box=None, pad_edge=False, title_justify="left")
         table.add_column("class", style="bold")
         for index in range(len(self.cuts.classes)):
             table.add_column(str(index), justify="center")
@@ -120,7 +124,8 @@ class Info:
 
     def _mark(self, row: int, column: int) -> str:
         pair = (row, column)
-        return "C" if pair in self.cuts.taken else "c" if pair in self.cuts.certified else "·"
+        kinds = (("C", self.cuts.taken), ("c", self.cuts.certified), ("?", self.cuts.asked))
+        return next((mark for mark, pairs in kinds if pair in pairs), "·")
 
 
 def small_batches(byte_count: int) -> str:
@@ -171,11 +176,11 @@ def _type_of(part: dict[str, Any] | None) -> str:
 
 def _cuts(tables: CutTables) -> Cuts:
     classes = tuple(_sample(tables, index) for index in range(len(tables.certified)))
-    certified, taken = (
+    certified, taken, asked = (
         tuple((int(left), int(right)) for left, right in np.argwhere(pairs))
-        for pairs in (tables.certified, tables.taken)
+        for pairs in (tables.certified, tables.taken, tables.asked)
     )
-    return Cuts(classes, certified, taken, tables.flags, tables.reasons)
+    return Cuts(classes, certified, taken, asked, tables.flags, tables.reasons)
 
 
 def _sample(tables: CutTables, index: int) -> str:
