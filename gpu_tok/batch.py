@@ -144,21 +144,22 @@ class TextBatch:
         return [str(flat[begin:end], "utf-8", "replace") for begin, end in itertools.pairwise(host.starts.tolist())]
 
     @classmethod
-    def of(cls, texts: Any, invalid_utf8: Literal["error", "replace"] = "error") -> TextBatch:
+    def of(cls, texts: Any, invalid_utf8: Literal["error", "replace"] = "error", check: bool = True) -> TextBatch:
         """Takes texts in any form that `Tokenizer.encode_batch` accepts; raises `TextError` naming the row.
 
         texts: list[str | bytes], a pyarrow (Large)String/(Large)Binary Array or ChunkedArray, or a TextBatch.
         invalid_utf8: "replace" puts U+FFFD where bytes are no UTF-8, as `bytes.decode(errors="replace")` does. Bytes
-        on a GPU are not looked at here, but where they are encoded.
+        on a GPU are not looked at here, but where they are encoded. check: False leaves all flat arrays to that.
         """
         if invalid_utf8 not in ("error", "replace"):
             raise GpuTokError(f"invalid_utf8={invalid_utf8!r} is none of its values", 'they are "error", "replace"')
         if isinstance(texts, TextBatch):
-            return texts if texts.is_on_gpu else texts.validated(invalid_utf8)
+            return texts.validated(invalid_utf8) if check and not texts.is_on_gpu else texts
         if isinstance(texts, (str, bytes)):
             raise TextTypeError(0, "encode_batch takes a list of texts, not one text", f"pass [{texts[:20]!r}]")
         if isinstance(texts, (pa.Array, pa.ChunkedArray)):
-            return cls(*packing.from_arrow(texts)).validated(invalid_utf8)
+            packed = cls(*packing.from_arrow(texts))
+            return packed.validated(invalid_utf8) if check else packed
         if isinstance(texts, (Mapping, Set)) or not isinstance(texts, Iterable):
             raise TextTypeError(0, f"encode_batch takes a list of texts, not {type(texts).__name__}", "pass a list")
         return cls._packed(texts if isinstance(texts, (list, tuple)) else list(texts), invalid_utf8)

@@ -204,7 +204,7 @@ class Tokenizer:
         for name, value in asked.items():
             if value:
                 raise NotYetError(f"encode_batch({name}=...) is not there yet", _LATER)
-        batch = TextBatch.of(texts, invalid_utf8)
+        batch = TextBatch.of(texts, invalid_utf8, check=self._side is None)
         self._check_is_reached(batch.bytes)
         cut_off, pad = resolve(self.definition, truncation, max_length, padding, pad_to_multiple_of, pad_id)
         if not self.is_divisible:
@@ -216,7 +216,8 @@ class Tokenizer:
             made = self._side.encode(batch, plan, invalid_utf8, to_host)
             device = None if to_host else self.device.handle
             return TokenBatch(made.ids, made.starts, made.counts, types, fill, device=device)
-        rows = pipeline.encode(batch, self.added_tokens, self._encoder, plan, self.workers)
+        valid = batch.validated(invalid_utf8)
+        rows = pipeline.encode(valid, self.added_tokens, self._encoder, plan, self.workers)
         here = TokenBatch(*rows, types, fill)
         return here if self._side is None or to_host else self._side.upload(here)
 

@@ -45,8 +45,8 @@ def measure(setting: Setting, name: str, language: str) -> dict[str, Any]:
     return Case(setting, name, language).measure()
 
 
-def encode(tokenizer: Tokenizer, batch: TextBatch) -> TokenBatch:
-    return tokenizer.encode_batch(batch, add_special_tokens=False, truncation=False, padding=False)
+def encode(tokenizer: Tokenizer, batch: TextBatch, to_host: bool = False) -> TokenBatch:
+    return tokenizer.encode_batch(batch, add_special_tokens=False, truncation=False, padding=False, to_host=to_host)
 
 
 def on_device(setting: Setting, batch: TextBatch) -> TextBatch:
@@ -146,13 +146,13 @@ class Case:
         ids = work()
         decoded = timed_rounds(device, lambda: self.tokenizer.decode_bytes(ids, skip_special_tokens=False), rounds)
         self._add("decode", "device", "device", "warm", decoded, here)
-        to_host = timed_rounds(device, lambda: encode(self.tokenizer, here).to_host(), rounds)
+        to_host = timed_rounds(device, lambda: encode(self.tokenizer, here, to_host=True), rounds)
         self._add("encode", "pinned host", "host", "warm", to_host, here)
         part = documents.take(self.batch, self.drawn[: max(1, len(self.drawn) // PARQUET_SHARE)])
         with TemporaryDirectory() as folder:
             path = write_parquet(part, Path(folder, "texts.parquet"))
             read = timed_rounds(
-                device, lambda: [encode(self.tokenizer, texts).to_host() for texts in parts_of(path)], 2
+                device, lambda: [encode(self.tokenizer, texts, to_host=True) for texts in parts_of(path)], 2
             )
         self._add("encode", "Parquet file", "host", "warm", read, part)
 
