@@ -6,46 +6,27 @@
 //   arena       . t h e c a t s a t . . .          a u32 a code point; chunks take room as they come
 //   of_winner   {1, 3} {7, 3} {4, 3}               where they lie and how many they are: first code points, then ids
 
-#include "common.cuh"
-#include "entry.cuh"
+#include "cold.cuh"
 #include "match.cuh"
-#include "normalize.cuh"
-#include "report.cuh"
 #include "split.cuh"
-
-constexpr u32 COLD_THREADS = 128;
-constexpr u32 COLD_BLOCKS = 8;  // that a multiprocessor holds: with more of them registers would be spilled
 
 // Writes the normalized code points of each chunk. Any grid of COLD_THREADS; a thread a chunk.
 //
 // bytes: UTF-8 that has been checked. winners: u32[], the chunks' numbers among the misses; report[WINNERS_SEEN] hold
-// one. A chunk with one of the host_flags is left to the host, with the whole batch. step ... ascii: see Normalizer.
-// growth: so many times what the first map makes is the most that a later step needs. arena: u32[arena_room];
-// of_winner: Late[winners]. report: u64[8]; counts all words asked for, also those that there was no room for.
+// one. A chunk with one of the host_flags is left to the host, with the whole batch. step ... search: see Normalizer.
+// opening: code points that are prepended. growth: so many times these and what the first map makes is the most that a
+// later step needs. arena: u32[arena_room]; of_winner: Late[winners]. report: u64[8]; counts all words asked for, also
+// those that there was no room for.
 KERNEL LAUNCHED_AS(COLD_THREADS, COLD_BLOCKS)
     normalize_chunks(const u8* bytes, const Miss* misses, const u32* winners, i64 host_flags, const i64* step,
                      i64 step_count, const u16* slot, const i64* image_start, const u32* image, const u8* combining,
-                     const Pair* pair, const u8* ascii, i64 growth, u32* arena, i64 arena_room, Late* of_winner,
-                     u64* report) {
+                     const Pair* pair, const u8* ascii, const Operand* operand, const u8* atom_of, const u32* search,
+                     i64 opening, i64 growth, u32* arena, i64 arena_room, Late* of_winner, u64* report) {
     if (is_spoiled(report)) return;
-    const Normalizer tables = {step, step_count, slot, image_start, image, combining, pair, ascii};
-    const i64 last = (i64)report[WINNERS_SEEN];
-    for (i64 own = grid_thread(); own < last; own += grid_threads()) {
-        const Miss miss = misses[winners[own]];
-        if (miss.flags & host_flags) {
-            store_relaxed(&report[OVERFLOW_SEEN], NEEDS_HOST);
-            return;
-        }
-        const i64 start = miss.start, end = start + miss.length;
-        const Size size = size_of(bytes, start, end, tables);
-        const i64 room = size.is_ascii ? size.count : size.count * growth;
-        const i64 at = (i64)atomicAdd(&report[WORK_ASKED], (u64)room);
-        if (at + room > arena_room) continue;  // match_chunks says so: the others have to be counted, too
-        u32* text = arena + at;
-        const i64 count = size.is_ascii ? map_ascii(bytes, start, end, ascii, text)
-                                        : normalize(bytes, start, end, tables, text, room);
-        of_winner[own] = {at, count};
-    }
+    const Normalizer tables = {step, step_count, slot,    image_start, image, combining,
+                               pair, ascii,      operand, atom_of,     search};
+    normalize_winners(bytes, misses, winners, host_flags, tables, opening, growth, arena, arena_room, of_winner, report,
+                      [](const Miss&, const Size&, i64 least) { return least; });
 }
 
 // Writes the ids of each chunk over its code points. Any grid of COLD_THREADS; a thread a chunk.
@@ -59,11 +40,7 @@ KERNEL LAUNCHED_AS(COLD_THREADS, COLD_BLOCKS)
     match_chunks(const u8* class_of, i64 class_count, const u8* parted, const u8* removed, const TrieRow* row,
                  i64 continuation_root, i64 unknown_id, i64 max_characters, u32* arena, i64 arena_room, Late* of_winner,
                  u64* report) {
-    if (is_spoiled(report)) return;
-    if ((i64)report[WORK_ASKED] > arena_room) {
-        if (grid_thread() == 0) report_too_small(report);
-        return;
-    }
+    if (is_spoiled(report) || lacks_room(arena_room, report)) return;
     const Words words = {class_of, class_count, parted, removed};
     const Pieces pieces = {row, continuation_root, unknown_id, max_characters};
     const i64 last = (i64)report[WINNERS_SEEN];

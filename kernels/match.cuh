@@ -2,16 +2,7 @@
 
 #pragma once
 
-#include "common.cuh"
-
-constexpr i32 NO_PIECE = -1;
-constexpr i32 WORD_ROOT = 0;  // where a word's first piece begins
-
-// A row of the flattened trie (gpu_tok/tables/trie_rows.py): byte b leads from `node` to node's link + b, if the parent
-// of that row is `node`.
-struct alignas(16) TrieRow {
-    i32 link, parent, id, unused;
-};
+#include "trie.cuh"
 
 // row: TrieRow[]. continuation_root: where a word's later pieces begin. unknown_id: what a word becomes that the pieces
 // cannot spell, or that has more than max_characters.
@@ -19,33 +10,6 @@ struct Pieces {
     const TrieRow* row;
     i64 continuation_root, unknown_id, max_characters;
 };
-
-// A node, with what its row says.
-struct Node {
-    i32 number, link, id;
-};
-
-// Follows one byte. False where no piece goes on with it; `node` means nothing then.
-DEVICE bool step(const TrieRow* row, u32 byte, Node& node) {
-    const i32 next = node.link + (i32)byte;
-    const TrieRow found = row[next];
-    const bool exists = found.parent == node.number;
-    node = {next, found.link, found.id};
-    return exists;
-}
-
-// Follows the UTF-8 bytes of a code point.
-DEVICE bool step_code_point(const TrieRow* row, u32 code_point, Node& node) {
-    if (code_point < 0x80) return step(row, code_point, node);
-    const u32 length = code_point < 0x800 ? 2 : code_point < 0x10000 ? 3 : 4;
-    u32 shift = 6 * (length - 1);
-    if (!step(row, ((0xF00 >> length) & 0xFF) | code_point >> shift, node)) return false;
-    while (shift > 0) {
-        shift -= 6;
-        if (!step(row, 0x80 | (code_point >> shift & 0x3F), node)) return false;
-    }
-    return true;
-}
 
 struct Piece {
     i64 end;

@@ -47,3 +47,14 @@ DEVICE CodePoint checked_code_point_at(const u8* bytes, i64 at) {
     for (u32 i = 1; i < length; i++) value = value << 6 | (bytes[at + i] & 0x3F);
     return {value, length};
 }
+
+DEVICE u32 utf8_length(u32 value) { return value < 0x80 ? 1 : value < 0x800 ? 2 : value < 0x10000 ? 3 : 4; }
+
+// Byte number `index` of the UTF-8 of a code point that has `length` of them.
+//
+//   value    0x4E2D, length 3        index 0 1 2: E4 B8 AD
+DEVICE u32 utf8_byte(u32 value, u32 length, u32 index) {
+    if (length == 1) return value;
+    const u32 shifted = value >> 6 * (length - 1 - index);
+    return index == 0 ? ((0xF00 >> length) & 0xFF) | shifted : 0x80 | (shifted & 0x3F);
+}

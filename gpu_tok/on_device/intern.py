@@ -9,10 +9,10 @@ import numpy as np
 from gpu_tok.added_tokens import AddedTokens
 from gpu_tok.cold import ColdPath
 from gpu_tok.errors import TextError
-from gpu_tok.on_device import batch_table, cold
+from gpu_tok.on_device import batch_table, native
 from gpu_tok.on_device.batch_table import Late, Winners
-from gpu_tok.on_device.cold import ColdTables
 from gpu_tok.on_device.cut import Cuts, CutterTables
+from gpu_tok.on_device.native import DeviceTables
 from gpu_tok.on_device.report import MISSES_SEEN, NEEDS_HOST, WINNERS_SEEN, spoil_if
 from gpu_tok.on_device.rooms import Rooms, Shares
 from gpu_tok.on_device.table import DeviceTable
@@ -29,7 +29,7 @@ class DeviceEncoder(NamedTuple):
     cuts: CutterTables
     table: DeviceTable
     cold: ColdPath
-    native: ColdTables | None
+    native: DeviceTables | None
     shares: Shares
     added: AddedTokens | None
 
@@ -79,7 +79,7 @@ def encode_new(
         return None
     winners = batch_table.claim(device, text.bytes, found.misses, report)
     arena = device.xp.empty(rooms.work, np.uint32)
-    late = cold.run(device, text.bytes, found.misses, winners, encoder.native, arena, report)
+    late = native.run(device, text.bytes, found.misses, winners, encoder.native, arena, report)
     return _keep(device, text, found, winners, late, encoder, report)
 
 

@@ -16,8 +16,7 @@ from gpu_tok.added_tokens import AddedTokens, Sections
 from gpu_tok.cold import ColdPath
 from gpu_tok.copies import Copy
 from gpu_tok.errors import TextError
-from gpu_tok.on_device import added_tokens, cut, gather, intern
-from gpu_tok.on_device import cold as cold_kernels
+from gpu_tok.on_device import added_tokens, cut, gather, intern, native
 from gpu_tok.on_device.batch_table import Late
 from gpu_tok.on_device.cut import Cuts
 from gpu_tok.on_device.gather import DeviceRows
@@ -60,10 +59,8 @@ def encoder_on(
 ) -> DeviceEncoder:
     """Uploads the tables of the steps and makes an empty persistent table. added: the tokens to look for in texts."""
     cutter = cut.upload(device, cuts, None if added is None else added.tables)
-    native = None
-    if cold.native is not None and cold_kernels.has_kernels(cold.native.normalizer):
-        native = cold_kernels.upload(device, cold.native, cold.by_reference)
-    return DeviceEncoder(cutter, DeviceTable(device, table_bytes), cold, native, Shares(), added)
+    tables = None if cold.native is None else native.upload(device, cold.native, cold.by_reference)
+    return DeviceEncoder(cutter, DeviceTable(device, table_bytes), cold, tables, Shares(), added)
 
 
 def encode(device: Any, sections: Sections, encoder: DeviceEncoder, plan: Plan | None = None) -> DeviceRows:
