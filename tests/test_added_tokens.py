@@ -146,12 +146,13 @@ some_tokens = st.lists(
 
 
 def collide(made):
-    """Tokens that become one another: the reference then finds one of them, another in each process."""
+    """Tokens that become one another, of which the reference finds one or another; or nothing, for which it may look
+    for ever (strip_accents, U+0338)."""
     normalizer = made.reference.normalizer
     contents = [token["content"] for token in made.added_tokens if token["normalized"]]
     if normalizer is not None:
         contents = [normalizer.normalize_str(content) for content in contents]
-    return len(set(contents)) < len(contents)
+    return len(set(contents)) < len(contents) or "" in contents
 
 
 @settings(max_examples=250, deadline=None)

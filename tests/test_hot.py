@@ -58,7 +58,7 @@ def random_tables(seed: int, classes: int = 6, share: float = 0.4, ascii_alike: 
 
 
 def asking(tables: CutTables, seed: int) -> CutTables:
-    """The same with two classes more, both of 3 bytes, of which one is asked for behind both, and a filter half full."""
+    """The same with two more classes of 3 bytes each, of which one is asked for behind both, and a filter half full."""
     rng = np.random.default_rng(seed)
     class_of, first = tables.class_of.copy(), len(tables.taken)
     class_of[0x3000:0xD800] = rng.integers(first, first + 2, 0xD800 - 0x3000)

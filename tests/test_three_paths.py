@@ -17,9 +17,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from own_vocabularies import training_texts
 from random_definitions import ALPHABET, random_normalizer, random_pre_tokenizer
+from test_added_tokens import collide
 
 from gpu_tok import Tokenizer
 from gpu_tok.errors import GpuTokError
+from gpu_tok.tables.definition import Definition
 
 MODELS = vocabularies.names(sources=["own"])
 DEVICES = ("cpu", "emulated")
@@ -60,6 +62,8 @@ def definition_of(model: str, seed: int, tokens: list[dict[str, Any]]) -> str:
 def check(model: str, seed: int, tokens: list[dict[str, Any]], batch: list[str]) -> None:
     definition = definition_of(model, seed, tokens)
     try:
+        if collide(Definition.from_str(definition)):
+            return
         expected = oracle.encode(oracle.load(definition), batch)
     except BaseException:  # a text or a definition that the reference refuses; its panics are no exceptions
         expected = None
