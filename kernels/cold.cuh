@@ -21,7 +21,7 @@ DEVICE void normalize_winners(const u8* bytes, const Miss* misses, const u32* wi
     for (i64 own = grid_thread(); own < last; own += grid_threads()) {
         const Miss miss = misses[winners[own]];
         if (miss.flags & host_flags) {
-            store_relaxed(&report[OVERFLOW_SEEN], NEEDS_HOST);
+            spoil(report, NEEDS_HOST);
             return;
         }
         const i64 start = miss.start, end = start + miss.length;
@@ -40,6 +40,6 @@ DEVICE void normalize_winners(const u8* bytes, const Miss* misses, const u32* wi
 // Is the arena too small for what normalize_winners was asked for. Then it says so.
 DEVICE bool lacks_room(i64 arena_room, u64* report) {
     if ((i64)report[WORK_ASKED] <= arena_room) return false;
-    if (grid_thread() == 0) report_too_small(report);
+    if (grid_thread() == 0) spoil(report, TOO_SMALL);
     return true;
 }

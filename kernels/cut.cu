@@ -184,9 +184,8 @@ DEVICE void clear_cuts(i64 begin, i64 end, u32* mask, i64* tile_chunks) {
 //
 // section_start: i64[sections + 1]. closed: u8[sections], 1 for added tokens and whole sections; null when there are
 // none. mask, tile_chunks: as cut_words left them. A section that begins inside a code point is reported.
-KERNEL LAUNCHED_AS(CUT_THREADS) cut_sections(const u8* bytes, const i64* section_start, const i64* section_count,
+KERNEL LAUNCHED_AS(CUT_THREADS) cut_sections(const u8* bytes, const i64* section_start, i64 sections,
                                              const u8* closed, u32* mask, i64* tile_chunks, u64* report) {
-    const i64 sections = section_count[0];
     // a warp stays together: its lanes share the ballot below
     for (i64 first = grid_thread() - lane(); first < sections; first += grid_threads()) {
         const i64 section = first + lane();

@@ -77,7 +77,7 @@ KERNEL LAUNCHED_AS(GATHER_THREADS, GATHER_BLOCKS)
     const bool has_room = id_count[0] <= id_room;
     if (grid_thread() == 0) {
         report[IDS_SEEN] = id_count[0];
-        if (!has_room) report_too_small(report);
+        if (!has_room) spoil(report, TOO_SMALL);
     }
     if (!has_room) return;
     for (i64 span = grid_thread() / WARP; SPAN_TILES * span < tiles; span += grid_threads() / WARP) {

@@ -146,7 +146,7 @@ KERNEL LAUNCHED_AS(INTERN_THREADS, LOOK_BLOCKS)
     const i64 entry_end = entry_room + (SECTOR_ENTRIES - 1) * spans;
     if (grid_thread() == 0) {
         report[CHUNKS_SEEN] = tile_chunk[tiles];
-        if (tile_chunk[tiles] > entry_room) report_too_small(report);
+        if (tile_chunk[tiles] > entry_room) spoil(report, TOO_SMALL);
     }
     for (i64 number = grid_thread() / WARP; number < spans; number += grid_threads() / WARP) {
         Span span = read_span(number, count, mask, tile_chunk, tile_section);
@@ -198,7 +198,7 @@ KERNEL LAUNCHED_AS(INTERN_THREADS, LOOK_BLOCKS)
                 is_counted = false;
                 found.entry = MISS | (u32)miss;
                 if (miss < miss_room) misses[miss] = {at, (u32)length, flags};
-                if (miss == miss_room) report_too_small(report);
+                if (miss == miss_room) spoil(report, TOO_SMALL);
             }
             const i64 place = span.first_entry + own;
             if (own < stored && place < entry_end) entries[place] = found.entry;

@@ -8,18 +8,19 @@ constexpr u32 CHUNKS_SEEN = 0, MISSES_SEEN = 1, WINNERS_SEEN = 2, IDS_SEEN = 3;
 constexpr u32 FIRST_BAD = 4;    // the least place of a byte that is no UTF-8; ALL_GOOD if there is none
 constexpr u32 TOKENS_SEEN = 5;  // places where an added token may begin
 constexpr u32 WORK_ASKED = 6;   // words that the cold path's kernels asked of their arena
-constexpr u32 OVERFLOW_SEEN = 7;  // not 0: a buffer was too small, and what comes behind it has done nothing
-constexpr u64 NEEDS_HOST = 2;     // a bit of it: a new chunk that no kernel encodes
+constexpr u32 SPOILED = 7;      // not 0: what was guessed of this batch is wrong, by the bits below
+constexpr u64 TOO_SMALL = 1;    // a buffer
+constexpr u64 NEEDS_HOST = 2;   // a new chunk that no kernel encodes
 constexpr u64 ALL_GOOD = ~0ull;
 
 // Is this batch to be thrown away: then kernels behind the one that noticed return at once, for what they would read is
 // not whole.
 DEVICE bool is_spoiled(const u64* report) {
-    return load_relaxed(&report[OVERFLOW_SEEN]) != 0 || load_relaxed(&report[FIRST_BAD]) != ALL_GOOD;
+    return load_relaxed(&report[SPOILED]) != 0 || load_relaxed(&report[FIRST_BAD]) != ALL_GOOD;
 }
 
-// Says that a buffer was too small; its bit of the word, among those of gpu_tok/on_device/report.py.
-DEVICE void report_too_small(u64* report) { atomicOr(&report[OVERFLOW_SEEN], 1ull); }
+// Spoils the batch for a reason, one of the bits; others may be there already.
+DEVICE void spoil(u64* report, u64 reason) { atomicOr(&report[SPOILED], reason); }
 
 // The number of the flagged lanes' misses in the batch; `counter` counts them.
 DEVICE i64 take_numbers(bool is_mine, u64* counter) {

@@ -24,7 +24,7 @@ from gpu_tok.cut import lay_out
 from gpu_tok.emulated import EmulatedDevice, Mode, replay
 from gpu_tok.errors import DeviceError
 from gpu_tok.on_device import cut
-from gpu_tok.on_device.report import ALL_GOOD, FIRST_BAD, REPORT_WORDS, TOKENS_SEEN
+from gpu_tok.on_device.report import ALL_GOOD, FIRST_BAD, TOKENS_SEEN, new_report
 from gpu_tok.tables import ends
 from gpu_tok.tables.added_tokens import AddedTokenTables, compile_added_tokens
 from gpu_tok.tables.cuts import CutTables, cuts_between
@@ -87,12 +87,6 @@ def unguarded(array: np.ndarray) -> np.ndarray:
     return array[:-GUARD]
 
 
-def new_report() -> np.ndarray:
-    report = np.zeros(REPORT_WORDS, np.uint64)
-    report[FIRST_BAD] = ALL_GOOD
-    return report
-
-
 def counts_of(mask: np.ndarray) -> list[int]:
     """How many bits each tile of the mask has."""
     padded = np.zeros(tiles_for(len(mask)) * TILE_WORDS, np.uint32)
@@ -105,7 +99,7 @@ def run_cut_words(
 ) -> tuple[np.ndarray, np.ndarray]:
     """The mask and the report; the chunks of tiles are looked at here."""
     on_device = cut.upload(device, tables, added)
-    mask, report = guarded(words_for(len(flat)), np.uint32), new_report()
+    mask, report = guarded(words_for(len(flat)), np.uint32), new_report(device)
     tile_chunks = guarded(tiles_for(len(mask) - GUARD), np.int64)
     device.launch("cut_words", grid, THREADS, flat, len(flat), *cut.table_arguments(on_device),
                   mask, tile_chunks, report)  # fmt: skip
@@ -115,9 +109,8 @@ def run_cut_words(
 
 def run_cut_sections(device, flat, start, closed, mask, grid: int = 3) -> int:
     """Changes the mask; returns FIRST_BAD."""
-    report, tile_chunks = new_report(), np.array(counts_of(mask), np.int64)
-    count = np.array([len(start) - 1])
-    device.launch("cut_sections", grid, THREADS, flat, start, count, closed, mask, tile_chunks, report)
+    report, tile_chunks = new_report(device), np.array(counts_of(mask), np.int64)
+    device.launch("cut_sections", grid, THREADS, flat, start, len(start) - 1, closed, mask, tile_chunks, report)
     assert tile_chunks.tolist() == counts_of(mask)
     return int(report[FIRST_BAD])
 

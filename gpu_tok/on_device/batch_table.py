@@ -8,8 +8,8 @@ import numpy as np
 
 from gpu_tok.batch import Ragged
 from gpu_tok.on_device.table import DeviceTable
+from gpu_tok.on_device.text import THREADS, WARP
 
-THREADS, WARP = 256, 32
 NO_MISS = 0xFFFFFFFF  # an empty slot
 
 

@@ -188,6 +188,6 @@ def _extra_ids(plan: Plan, rows: int) -> int:
 
 
 def _out_of_memory(device: Any, batch: TextBatch, row: int, size: int) -> DeviceError:
-    longest = int(np.diff(batch.starts[row:]).max(initial=0))
+    longest = int(np.diff(arrays.to_host(batch.starts)[row:]).max(initial=0))
     finding = f"{device.description} has no memory for a batch of {max(size, longest):,} bytes of text"
     return DeviceError(finding, 'free memory there, divide long texts, or use device="cpu"')

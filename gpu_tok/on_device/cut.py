@@ -10,7 +10,7 @@ from gpu_tok.cut import row_words
 from gpu_tok.on_device import added_tokens
 from gpu_tok.on_device.added_tokens import TokenTables
 from gpu_tok.on_device.batch_table import starts_on
-from gpu_tok.on_device.report import ALL_GOOD, FIRST_BAD, REPORT_WORDS
+from gpu_tok.on_device.report import new_report
 from gpu_tok.on_device.text import THREADS, TILE, WORD, Text
 from gpu_tok.tables.added_tokens import AddedTokenTables
 from gpu_tok.tables.cuts import CutTables
@@ -55,23 +55,19 @@ def upload(device: Any, cuts: CutTables, added: AddedTokenTables | None = None) 
     return CutterTables(device.upload(class_of), taken, asked, pairs, tokens)
 
 
-def run(device: Any, text: Text, tables: CutterTables, report: Any = None) -> Cuts:
-    """bytes -> where chunks begin, and in the report what is no UTF-8 and how many added tokens may begin.
+def run(device: Any, text: Text, tables: CutterTables) -> Cuts:
+    """bytes -> where chunks begin, and in a new report what is no UTF-8 and how many added tokens may begin.
 
-    report: uint64[8], zeros but for FIRST_BAD, which is ALL_GOOD; None makes one. TOKENS_SEEN counts over the borders
-    of texts, too: too many at times, never too few.
+    These are counted over the borders of texts, too: too many at times, never too few.
     """
     xp, count, sections = device.xp, len(text.bytes), len(text.section_start) - 1
     words = -(-count // WORD)
-    if report is None:
-        report = xp.zeros(REPORT_WORDS, np.uint64)
-        report[FIRST_BAD] = ALL_GOOD
+    report = new_report(device)
     mask, tile_chunks = xp.empty(words, np.uint32), xp.empty(text.tiles, np.int64)
-    section_count = xp.full(1, sections, np.int64)
     device.launch("cut_words", device.grid(words, THREADS), THREADS, text.bytes, count, *table_arguments(tables),
                   mask, tile_chunks, report)  # fmt: skip
     device.launch("cut_sections", device.grid(sections, THREADS), THREADS, text.bytes, text.section_start,
-                  section_count, text.closed, mask, tile_chunks, report)  # fmt: skip
+                  sections, text.closed, mask, tile_chunks, report)  # fmt: skip
     tile_begin = xp.arange(text.tiles + 1, dtype=np.int64) * TILE
     tile_section = xp.searchsorted(text.section_start[:-1], tile_begin).astype(np.int64)
     return Cuts(mask, starts_on(xp, tile_chunks), tile_section, report)

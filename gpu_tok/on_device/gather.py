@@ -11,7 +11,7 @@ from gpu_tok.on_device.batch_table import Late, starts_on
 from gpu_tok.on_device.cut import Cuts
 from gpu_tok.on_device.intern import SPAN, Entries, spans_of
 from gpu_tok.on_device.table import DeviceTable
-from gpu_tok.on_device.text import THREADS, WORD, Text
+from gpu_tok.on_device.text import THREADS, WARP, Text
 from gpu_tok.postprocess import UNLIMITED, Plan, lengths_of
 
 PIECE = 4096  # ids of a long list that a block copies; kernels/gather.cu
@@ -40,7 +40,7 @@ def place_sections(
 ) -> Places:
     """Where the ids of spans and sections begin, when all are written one behind the other."""
     if late is not None:
-        device.launch("count_late", device.grid(WORD * spans_of(text), THREADS), THREADS, len(text.bytes), cuts.mask,
+        device.launch("count_late", device.grid(WARP * spans_of(text), THREADS), THREADS, len(text.bytes), cuts.mask,
                       cuts.tile_chunk, text.section_start, cuts.tile_section, table.rows, found.entries, late.of_miss,
                       cuts.report, found.span_ids, found.section_before)  # fmt: skip
     span_id = starts_on(device.xp, found.span_ids)
@@ -66,7 +66,7 @@ def run(
     if layout.rows is not None:
         span_row = xp.searchsorted(row_place, places.span_id, side="right").astype(np.int64)
     late_of_miss, late_ids = (None, None) if late is None else (late.of_miss, late.ids)
-    device.launch("gather_ids", device.grid(WORD * spans_of(text), THREADS), THREADS, found.entries, cuts.tile_chunk,
+    device.launch("gather_ids", device.grid(WARP * spans_of(text), THREADS), THREADS, found.entries, cuts.tile_chunk,
                   text.tiles, places.span_id, table.rows, table.ids, late_of_miss, late_ids, layout.rows,
                   len(layout.counts), span_row, layout.starts[-1:], ids, id_room, pieces, piece_count,
                   cuts.report)  # fmt: skip
@@ -112,7 +112,7 @@ def _lay_out(device: Any, row_place: Any, plan: Plan | None) -> _Layout:
 def _fill_rows(device: Any, layout: _Layout, plan: Plan, report: Any, ids: Any) -> None:
     rows = len(layout.counts)
     prefix, suffix = device.upload(plan.prefix), device.upload(plan.suffix)
-    device.launch("fill_rows", device.grid(rows * WORD, THREADS), THREADS, layout.starts, layout.rows, rows, prefix,
+    device.launch("fill_rows", device.grid(rows * WARP, THREADS), THREADS, layout.starts, layout.rows, rows, prefix,
                   len(prefix), suffix, len(suffix), plan.pad_id, report, ids)  # fmt: skip
 
 

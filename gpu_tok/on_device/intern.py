@@ -16,7 +16,7 @@ from gpu_tok.on_device.native import DeviceTables
 from gpu_tok.on_device.report import MISSES_SEEN, NEEDS_HOST, WINNERS_SEEN, spoil_if
 from gpu_tok.on_device.rooms import Rooms, Shares
 from gpu_tok.on_device.table import DeviceTable
-from gpu_tok.on_device.text import THREADS, TILE, Text, row_at
+from gpu_tok.on_device.text import THREADS, TILE, WARP, Text, row_at
 
 SPAN = 2 * TILE  # bytes of text that a warp looks up: kernels/tile.cuh
 MOST_UNUSED = 7  # entries behind those of a span
@@ -59,7 +59,7 @@ def look_up(device: Any, text: Text, cuts: Cuts, encoder: DeviceEncoder, rooms: 
     entries = xp.empty(rooms.chunks + MOST_UNUSED * spans, np.uint32)
     misses = xp.empty(2 * rooms.misses, np.int64)
     span_ids, section_before = xp.empty(spans, np.int64), xp.zeros(len(text.section_start) - 1, np.int64)
-    device.launch("look_up_chunks", device.grid(32 * spans, THREADS), THREADS, text.bytes, len(text.bytes),
+    device.launch("look_up_chunks", device.grid(WARP * spans, THREADS), THREADS, text.bytes, len(text.bytes),
                   cuts.mask, cuts.tile_chunk, text.section_start, cuts.tile_section, text.kind, encoder.cold.flags,
                   table.rows, table.capacity, table.keys, entries, rooms.chunks, span_ids, section_before, misses,
                   rooms.misses, cuts.report)  # fmt: skip

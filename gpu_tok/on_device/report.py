@@ -12,7 +12,6 @@ TOKENS_SEEN = 5  # places where an added token may begin
 WORK_ASKED = 6  # words that the cold path's kernels asked of their arena
 SPOILED = 7  # not 0: what was guessed of this batch is wrong, and kernels behind the one that noticed have done nothing
 TOO_SMALL, NEEDS_HOST, HAS_TOKENS = 1, 2, 4  # its bits: a buffer; new chunks; texts that may hold added tokens
-OVERFLOW = SPOILED
 REPORT_WORDS = 8
 ALL_GOOD = 2**64 - 1
 

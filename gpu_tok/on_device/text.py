@@ -10,6 +10,7 @@ from gpu_tok.added_tokens import TEXT, WHOLE_TEXT, Sections
 from gpu_tok.tables import ends
 
 THREADS = 256  # of a block, for all kernels of the path
+WARP = 32
 WORD, TILE = 32, 1024  # bytes of text; kernels/tile.cuh
 
 
