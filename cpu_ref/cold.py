@@ -40,7 +40,8 @@ def encode_chunks(bytes: Bytes, starts: Starts, tables: NativeTables, flags: Byt
     longest = int(np.diff(starts).max(initial=0))
     if longest <= LONG_BYTES:
         block_bytes = max(longest, min(BLOCK_BYTES, int(starts[-1] - starts[0])))
-        return encode_blocks(bytes, starts, flags, tables, buffers_for(block_bytes, tables))
+        room = block_bytes * tables.normalizer.expansion
+        return encode_blocks(bytes, starts, flags, tables, buffers_for(room, room, room))
     rows = []
     borders = np.flatnonzero(np.diff(starts) > LONG_BYTES).tolist()
     for begin, end in zip([-1, *borders], [*borders, len(starts) - 1], strict=True):
@@ -85,11 +86,14 @@ class Buffers(NamedTuple):
     ends: npt.NDArray[np.int64]
 
 
-def buffers_for(byte_count: int, tables: NativeTables) -> Buffers:
-    room = byte_count * tables.normalizer.expansion
-    code_point, scratch = np.empty(room, np.uint32), np.empty(room, np.uint32)
+def buffers_for(normalized: int, characters: int, ids: int) -> Buffers:
+    """normalized: code points that the normalizer may make; characters: those that words may hold."""
     return Buffers(
-        code_point, scratch, np.empty((room, 2), np.int64), np.empty(room, np.int32), np.empty(room, np.int64)
+        np.empty(characters, np.uint32),
+        np.empty(normalized, np.uint32),
+        np.empty((characters, 2), np.int64),
+        np.empty(ids, np.int32),
+        np.empty(ids, np.int64),
     )
 
 
@@ -107,9 +111,7 @@ def encode_blocks(bytes, starts, flags, tables, buffers):
     text_starts, word_starts = np.empty(chunk_count + 1, np.int64), np.empty(chunk_count + 1, np.int64)
     id_count, begin = np.int64(0), 0
     while begin < chunk_count:
-        end = begin + 1
-        while end < chunk_count and starts[end + 1] - starts[begin] <= BLOCK_BYTES:
-            end += 1
+        end = block_end(starts, begin)
         block = slice(begin, end + 1)
         normalize_chunks(
             bytes,
@@ -130,16 +132,34 @@ def encode_blocks(bytes, starts, flags, tables, buffers):
             buffers.ends,
             id_starts[block],
         )
-        made = id_starts[end]
-        ids = with_room(ids, id_count, id_count + made)
-        for at in range(made):  # in loops: an assignment to a slice takes seconds to compile
-            ids[id_count + at] = buffers.ids[at]
-        for chunk in range(begin, end):
-            id_starts[chunk] += id_count
-        id_count += made
+        ids, id_count = append(ids, id_count, buffers.ids, begin, end, id_starts)
         begin = end
     id_starts[chunk_count] = id_count
     return ids[:id_count], id_starts
+
+
+@inlined
+def block_end(starts, begin):
+    """One past the last chunk of the block that begins with `begin`: BLOCK_BYTES at most, but for a chunk of more."""
+    end = begin + 1
+    while end < len(starts) - 1 and starts[end + 1] - starts[begin] <= BLOCK_BYTES:
+        end += 1
+    return end
+
+
+@inlined
+def append(ids, id_count, made, begin, end, id_starts):
+    """Puts the ids of the chunks [begin, end) behind the `id_count` of those before, and moves their starts there.
+
+    made, id_starts: as the last step left them, from 0 on. Returns the ids and their new count.
+    """
+    count = id_count + id_starts[end]
+    ids = with_room(ids, id_count, count)
+    for at in range(id_count, count):  # in loops: an assignment to a slice takes seconds to compile
+        ids[at] = made[at - id_count]
+    for chunk in range(begin, end):
+        id_starts[chunk] += id_count
+    return ids, count
 
 
 @inlined

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from cpu_ref.cold import BLOCK_BYTES, normalize_chunks, normalized, with_room, writable
+from cpu_ref.cold import BLOCK_BYTES, append, block_end, buffers_for, normalize_chunks, normalized, writable
 from cpu_ref.compiled import kernel
 from cpu_ref.merge import merge
 from cpu_ref.split_stages import split_stages, words_of
@@ -21,18 +21,8 @@ Ids = npt.NDArray[np.int32]
 Starts = npt.NDArray[np.int64]
 
 
-class Buffers(NamedTuple):
-    """Room for what the steps make of one block: code points, words (start, end), ids, and where each id ends."""
-
-    code_point: npt.NDArray[np.uint32]
-    scratch: npt.NDArray[np.uint32]
-    word: npt.NDArray[np.int64]
-    ids: Ids
-    ends: npt.NDArray[np.int64]
-
-
 def encode_bpe_chunks(
-    bytes: Bytes, starts: Starts, flags: npt.NDArray[np.uint8], tables: NativeBpe
+    bytes: Bytes, starts: Starts, tables: NativeBpe, flags: npt.NDArray[np.uint8]
 ) -> tuple[Ids, Starts]:
     """The ids of chunks, each with the ends that its flags name: ids int32[n], id_starts int64[chunks + 1].
 
@@ -41,21 +31,11 @@ def encode_bpe_chunks(
     """
     bytes, starts, flags = writable(bytes), writable(starts), writable(flags)
     longest = int(np.diff(starts).max(initial=0))
-    room = max(longest, min(BLOCK_BYTES, int(starts[-1] - starts[0])))
-    return encode_bpe_blocks(bytes, starts, flags, tables, buffers_for(room, tables))
-
-
-def buffers_for(byte_count: int, tables: NativeBpe) -> Buffers:
-    normalized = byte_count * tables.normalizer.expansion
-    room = (normalized + 1) * tables.stages.expansion
-    ids = room * tables.model.expansion
-    return Buffers(
-        np.empty(room, np.uint32),
-        np.empty(normalized, np.uint32),
-        np.empty((room, 2), np.int64),
-        np.empty(ids, np.int32),
-        np.empty(ids, np.int64),
-    )
+    block_bytes = max(longest, min(BLOCK_BYTES, int(starts[-1] - starts[0])))
+    code_points = block_bytes * tables.normalizer.expansion
+    characters = (code_points + 1) * tables.stages.expansion
+    buffers = buffers_for(code_points, characters, characters * tables.model.expansion)
+    return encode_bpe_blocks(bytes, starts, flags, tables, buffers)
 
 
 @kernel
@@ -67,9 +47,7 @@ def encode_bpe_blocks(bytes, starts, flags, tables, buffers):
     text_starts, word_starts = np.empty(chunk_count + 1, np.int64), np.empty(chunk_count + 1, np.int64)
     id_count, begin = np.int64(0), 0
     while begin < chunk_count:
-        end = begin + 1
-        while end < chunk_count and starts[end + 1] - starts[begin] <= BLOCK_BYTES:
-            end += 1
+        end = block_end(starts, begin)
         block = slice(begin, end + 1)
         normalize_chunks(
             bytes,
@@ -97,13 +75,7 @@ def encode_bpe_blocks(bytes, starts, flags, tables, buffers):
             buffers.ends,
             id_starts[block],
         )
-        made = id_starts[end]
-        ids = with_room(ids, id_count, id_count + made)
-        for at in range(made):  # in loops: an assignment to a slice takes seconds to compile
-            ids[id_count + at] = buffers.ids[at]
-        for chunk in range(begin, end):
-            id_starts[chunk] += id_count
-        id_count += made
+        ids, id_count = append(ids, id_count, buffers.ids, begin, end, id_starts)
         begin = end
     id_starts[chunk_count] = id_count
     return ids[:id_count], id_starts

@@ -110,7 +110,7 @@ def _encode_natively(
     if len(rows) != chunks.count:
         chunks, flags = _taken(chunks, rows), flags[rows]
     if isinstance(tables, NativeBpe):
-        ids, starts = encode_bpe_chunks(chunks.flat, chunks.starts, flags, tables)
+        ids, starts = encode_bpe_chunks(chunks.flat, chunks.starts, tables, flags)
     else:
         ids, starts = encode_chunks(chunks.flat, chunks.starts, tables, flags)
     return ids[starts[0] : starts[-1]], np.diff(starts)

@@ -37,7 +37,7 @@ def native(name: str) -> tuple[Definition, NativeBpe | None]:
 def encode(tables: NativeBpe, given: list[str], flags: int) -> list[list[int]]:
     batch = TextBatch.of(given)
     each = np.full(len(given), flags, np.uint8)
-    ids, starts = cold_bpe.encode_bpe_chunks(batch.bytes, batch.starts, each, tables)
+    ids, starts = cold_bpe.encode_bpe_chunks(batch.bytes, batch.starts, tables, each)
     return [ids[starts[row] : starts[row + 1]].tolist() for row in range(len(given))]
 
 
