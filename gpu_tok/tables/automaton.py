@@ -119,7 +119,7 @@ class Automaton:
         begun = self.next_state[BEGIN]
         group = self._equivalent_states()
         alike = (group[self.next_state] == group[begun]) & (self.next_state != NO_STATE)
-        ends_here = self.accepts[:, :-1] | self._succeeds()[self.next_state]
+        ends_here = self.accepts[:, :-1] | self.succeeds()[self.next_state]
         fine = self._unmoved() | (self.accepts[:, -1:] & alike & ends_here)
         return np.array([fine[behind].all(0) for behind in self._states_behind()])
 
@@ -132,7 +132,16 @@ class Automaton:
 
         An attempt begins at each character that no earlier match holds; here it must succeed for any text behind.
         """
-        return self._succeeds()[self.next_state[BEGIN]]
+        return self.succeeds()[self.next_state[BEGIN]]
+
+    def succeeds(self) -> npt.NDArray[np.bool_]:
+        """From which states every text meets an accept before the threads end: bool[states + 1]; never from NO_STATE,
+        which as an index is the last place."""
+        fails, before = np.append(~self.accepts[:, -1], True), 0
+        while fails.sum() > before:
+            before = fails.sum()
+            fails[:-1] |= (~self.accepts[:, :-1] & fails[self.next_state]).any(axis=1)
+        return ~fails
 
     def _unmoved(self) -> npt.NDArray[np.bool_]:
         """In which states an atom ends an attempt as the end of the text does: bool[states, atoms]."""
@@ -156,15 +165,6 @@ class Automaton:
     def _states_behind(self) -> list[npt.NDArray[np.int32]]:
         reached = [np.unique(column) for column in self.next_state.T]
         return [states[states != NO_STATE] for states in reached]
-
-    def _succeeds(self) -> npt.NDArray[np.bool_]:
-        """From which states every text meets an accept before the threads end: bool[states + 1]; never from NO_STATE,
-        which as an index is the last place."""
-        fails, before = np.append(~self.accepts[:, -1], True), 0
-        while fails.sum() > before:
-            before = fails.sum()
-            fails[:-1] |= (~self.accepts[:, :-1] & fails[self.next_state]).any(axis=1)
-        return ~fails
 
 
 def determine(

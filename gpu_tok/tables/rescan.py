@@ -43,14 +43,8 @@ def _in_vain(automaton: Automaton) -> npt.NDArray[np.int32]:
 
     Possessive `a++` accepts only behind the last a, but then surely: its steps are not in vain.
     """
-    accepts, next_state = automaton.accepts, automaton.next_state
-    fails = np.zeros(len(next_state), bool)
-    while True:
-        leads = ~accepts[:, :-1] & ((next_state == NO_STATE) | fails[next_state])
-        more = ~accepts[:, -1] | leads.any(axis=1)
-        if (more == fails).all():
-            return np.where(leads, next_state, np.int32(NO_STATE))
-        fails = more
+    next_state, fails = automaton.next_state, ~automaton.succeeds()
+    return np.where(~automaton.accepts[:, :-1] & fails[next_state], next_state, np.int32(NO_STATE))
 
 
 def _pairs(first: npt.NDArray[np.int32], second: npt.NDArray[np.int32]) -> set[Pair]:
