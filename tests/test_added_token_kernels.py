@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import itertools
 import random
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import compare
+import kernel_copies
 import numpy as np
 import pytest
 import vocabularies
@@ -21,7 +21,6 @@ from cpu_ref.added_tokens import mark_places
 from gpu_tok import Tokenizer
 from gpu_tok import added_tokens as on_host
 from gpu_tok.batch import TextBatch
-from gpu_tok.compile import kernel_folder
 from gpu_tok.device import Workers
 from gpu_tok.emulated import EmulatedDevice, Mode, replay
 from gpu_tok.errors import DeviceError, TextError
@@ -284,13 +283,6 @@ FAULTS = {
 IN_SHORT = ("the last white space not eaten", "the last bytes of a word not marked")
 
 
-def broken_folder(tmp_path: Path, right: str, wrong: str) -> Path:
-    text = (kernel_folder() / "added_tokens.cu").read_text()
-    assert text.count(right) == 1
-    (tmp_path / "added_tokens.cu").write_text(text.replace(right, wrong))
-    return tmp_path
-
-
 def is_noticed(folder: Path) -> bool:
     device = EmulatedDevice(folders=[folder])
     covering = [*ALL_KINDS, token("  ")]
@@ -304,29 +296,19 @@ def is_noticed(folder: Path) -> bool:
     return False
 
 
-@pytest.mark.parametrize(
-    "fault",
-    [
-        pytest.param(fault, id=name, marks=() if name in IN_SHORT else pytest.mark.slow)
-        for name, fault in FAULTS.items()
-    ],
-)
+@pytest.mark.parametrize("fault", kernel_copies.cases(FAULTS, IN_SHORT))
 def test_a_fault_is_noticed(fault, tmp_path):
-    assert is_noticed(broken_folder(tmp_path, *fault))
+    assert is_noticed(kernel_copies.broken(tmp_path, "added_tokens.cu", *fault))
 
 
 def test_right_kernels_pass(tmp_path):
-    shutil.copy(kernel_folder() / "added_tokens.cu", tmp_path)
-    assert not is_noticed(tmp_path)
+    assert not is_noticed(kernel_copies.copied(tmp_path, "added_tokens.cu"))
 
 
 @pytest.fixture
 def alone(tmp_path) -> Path:
     """A folder with this step's kernels only: sanitizers compile slowly."""
-    folder = tmp_path / "kernels"
-    folder.mkdir()
-    shutil.copy(kernel_folder() / "added_tokens.cu", folder)
-    return folder
+    return kernel_copies.copied(tmp_path / "kernels", "added_tokens.cu")
 
 
 @pytest.mark.parametrize("normalizer", ["NFC", "Lowercase"])

@@ -6,12 +6,12 @@ from __future__ import annotations
 import contextlib
 import json
 import random
-import shutil
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import kernel_copies
 import numpy as np
 import oracle
 import pytest
@@ -26,7 +26,6 @@ from tokenizers import Tokenizer, models
 
 from cpu_ref.cold_bpe import trace
 from gpu_tok.batch import Ragged
-from gpu_tok.compile import kernel_folder
 from gpu_tok.emulated import EmulatedDevice, Mode, replay
 from gpu_tok.errors import DeviceError
 from gpu_tok.on_device import cold_bpe, rooms
@@ -490,15 +489,6 @@ FAULTS = {
 IN_SHORT = ("of equal ranks the rightmost", "a stale entry of the heap", "one byte too few")
 
 
-def broken_folder(tmp_path: Path, file: str, right: str, wrong: str) -> Path:
-    for name in FILES:
-        shutil.copy(kernel_folder() / name, tmp_path)
-    text = (tmp_path / file).read_text()
-    assert text.count(right) == 1
-    (tmp_path / file).write_text(text.replace(right, wrong))
-    return tmp_path
-
-
 def is_noticed(device: EmulatedDevice) -> bool:
     """Do some chunks become other words or ids than they should."""
     model = model_of({"a": 0, "b": 1, "aa": 2, "aab": 3, "aaaa": 4}, [("aa", "aa"), ("aa", "b"), ("a", "a")])
@@ -529,15 +519,9 @@ def test_right_kernels_pass(device):
     assert not is_noticed(device)
 
 
-@pytest.mark.parametrize(
-    "fault",
-    [
-        pytest.param(fault, id=name, marks=() if name in IN_SHORT else pytest.mark.slow)
-        for name, fault in FAULTS.items()
-    ],
-)
+@pytest.mark.parametrize("fault", kernel_copies.cases(FAULTS, IN_SHORT))
 def test_a_fault_is_noticed(device, fault, tmp_path):
-    assert is_noticed(EmulatedDevice(folders=[broken_folder(tmp_path, *fault)]))
+    assert is_noticed(EmulatedDevice(folders=[kernel_copies.broken(tmp_path, *fault, FILES)]))
 
 
 @pytest.fixture(scope="module")
@@ -570,5 +554,5 @@ def test_sanitizers_find_nothing(dumped, mode):
     ],
 )
 def test_sanitizers_notice_a_fault(dumped, tmp_path, launch, fault):
-    folder = broken_folder(tmp_path, *fault)
+    folder = kernel_copies.broken(tmp_path, *fault, FILES)
     assert replay(dumped / f"{launch}.launch", Mode.ADDRESS, folders=[folder]) != ""

@@ -7,11 +7,11 @@ import contextlib
 import itertools
 import json
 import random
-import shutil
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import kernel_copies
 import numpy as np
 import oracle
 import pytest
@@ -24,7 +24,6 @@ from tokenizers import AddedToken, Regex, normalizers, pre_tokenizers
 from cpu_ref import cold as on_cpu
 from gpu_tok import Tokenizer, added_tokens
 from gpu_tok.batch import Ragged, TextBatch, starts_of
-from gpu_tok.compile import kernel_folder
 from gpu_tok.emulated import EmulatedDevice, Mode, replay
 from gpu_tok.errors import DeviceError
 from gpu_tok.on_device import cold, path, rooms
@@ -392,15 +391,6 @@ FAULTS = {
 IN_SHORT = ("an image that overtakes", "a word of one character more", "a word that its first letter ends")
 
 
-def broken_folder(tmp_path: Path, file: str, right: str, wrong: str) -> Path:
-    for name in FILES:
-        shutil.copy(kernel_folder() / name, tmp_path)
-    text = (tmp_path / file).read_text()
-    assert text.count(right) == 1
-    (tmp_path / file).write_text(text.replace(right, wrong))
-    return tmp_path
-
-
 def is_noticed(device: EmulatedDevice) -> bool:
     """Do some chunks become other ids, or other normalized texts, than they should."""
     chunks = [*HARD, *texts.random_texts(4, 200), *LIMITS]
@@ -417,15 +407,9 @@ def test_right_kernels_pass(device):
     assert not is_noticed(device)
 
 
-@pytest.mark.parametrize(
-    "fault",
-    [
-        pytest.param(fault, id=name, marks=() if name in IN_SHORT else pytest.mark.slow)
-        for name, fault in FAULTS.items()
-    ],
-)
+@pytest.mark.parametrize("fault", kernel_copies.cases(FAULTS, IN_SHORT))
 def test_a_fault_is_noticed(fault, tmp_path):
-    assert is_noticed(new_device(folders=[broken_folder(tmp_path, *fault)]))
+    assert is_noticed(new_device(folders=[kernel_copies.broken(tmp_path, *fault, FILES)]))
 
 
 @pytest.fixture(scope="module")
@@ -457,5 +441,5 @@ def test_sanitizers_find_nothing(dumped, mode):
     ],
 )
 def test_sanitizers_notice_a_fault(dumped, tmp_path, launch, fault):
-    folder = broken_folder(tmp_path, *fault)
+    folder = kernel_copies.broken(tmp_path, *fault, FILES)
     assert replay(dumped / f"{launch}.launch", Mode.ADDRESS, folders=[folder]) != ""

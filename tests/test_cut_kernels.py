@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import functools
 import random
-import shutil
 
+import kernel_copies
 import numpy as np
 import pytest
 import texts
@@ -19,7 +19,6 @@ from cpu_ref import hot
 from cpu_ref.machine import LANES
 from gpu_tok.added_tokens import TEXT, WHOLE_TEXT, find_sections
 from gpu_tok.batch import TextBatch, starts_of
-from gpu_tok.compile import kernel_folder
 from gpu_tok.cut import lay_out
 from gpu_tok.emulated import EmulatedDevice, Mode, replay
 from gpu_tok.errors import DeviceError
@@ -322,19 +321,14 @@ def check_tokens_and_sections(device) -> None:
 
 @pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS)
 def test_a_fault_is_noticed(fault, tmp_path):
-    text = (kernel_folder() / "cut.cu").read_text()
-    assert text.count(fault[0]) == 1
-    (tmp_path / "cut.cu").write_text(text.replace(*fault))
-    broken = EmulatedDevice(folders=[tmp_path])
+    broken = EmulatedDevice(folders=[kernel_copies.broken(tmp_path, "cut.cu", *fault)])
     with pytest.raises(AssertionError):
         check_tokens_and_sections(broken)
 
 
 @pytest.mark.parametrize("mode", [Mode.ADDRESS, Mode.THREAD], ids=["address", "threads"])
 def test_sanitizers_find_nothing(mode, tmp_path):
-    alone = tmp_path / "kernels"  # only this step's kernels: sanitizers compile slowly
-    alone.mkdir()
-    shutil.copy(kernel_folder() / "cut.cu", alone)
+    alone = kernel_copies.copied(tmp_path / "kernels", "cut.cu")
     device = EmulatedDevice(dump_folder=tmp_path, folders=[alone])
     flat, tables = random_bytes(9, "ab é中😀", 1000), random_tables(9)
     tokens = [token("b 😀"), token("é", normalized=True)]

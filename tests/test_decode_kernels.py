@@ -6,9 +6,9 @@ The reference is asked again where kernels do in another way what the CPU does: 
 from __future__ import annotations
 
 import itertools
-import shutil
 
 import compare
+import kernel_copies
 import numpy as np
 import oracle
 import pytest
@@ -16,7 +16,6 @@ from test_decode import byte_reference, decoder_for, wordpiece_reference
 from tokenizers import AddedToken, Tokenizer, decoders
 
 from gpu_tok.batch import Ragged, starts_of
-from gpu_tok.compile import kernel_folder
 from gpu_tok.decode import Decoder
 from gpu_tok.emulated import EmulatedDevice, Mode, replay
 from gpu_tok.errors import DeviceError, IdError
@@ -222,20 +221,9 @@ def test_an_impossible_id_names_the_first_row_that_has_one(device, decoder_of, n
         run(device, decoder, rows, True)
 
 
-def copied_kernels(tmp_path, without: str = ""):
-    """A folder with decode.cu alone, for a quick build; `without`: a part of its text to leave out."""
-    folder = tmp_path / "kernels"
-    folder.mkdir()
-    shutil.copy(kernel_folder() / "decode.cu", folder)
-    text = (folder / "decode.cu").read_text()
-    assert without in text
-    (folder / "decode.cu").write_text(text.replace(without, ""))
-    return folder
-
-
 @pytest.mark.parametrize("mode", [Mode.ADDRESS, Mode.THREAD])
 def test_sanitizers_find_nothing(mode, tmp_path):
-    alone = copied_kernels(tmp_path)
+    alone = kernel_copies.copied(tmp_path / "kernels", "decode.cu")
     new_device()
     for reference in (wordpiece_reference(["[UNK]", "x", "y" * 40, "##b"], decoders.WordPiece()), byte_reference()):
         device = EmulatedDevice(dump_folder=tmp_path, folders=[alone])
@@ -251,6 +239,6 @@ def test_sanitizers_find_nothing(mode, tmp_path):
 def test_a_barrier_that_is_missing_shows(decoder_of, tmp_path, without):
     new_device()
     decoder, _reference = decoder_of("own/bert")
-    device = EmulatedDevice(folders=[copied_kernels(tmp_path, without)])
+    device = EmulatedDevice(folders=[kernel_copies.broken(tmp_path / "kernels", "decode.cu", without, "")])
     with pytest.raises(AssertionError):
         assert_decodes_alike(device, decoder, random_rows(10, decoder, 400))

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
+import kernel_copies
 import numpy as np
 import pytest
 from test_device_path import AROUND, LongLists, encode_on, some_texts
 from test_hot import ALL_ENDS, MadeUpModel, plain_ids, random_tables, sections_of
 
 from gpu_tok.batch import Padding, Ragged, TextBatch, TypeIds
-from gpu_tok.compile import kernel_folder
 from gpu_tok.emulated import EmulatedDevice, Mode, replay
 from gpu_tok.errors import DeviceError
 from gpu_tok.on_device import gather, path
@@ -49,15 +48,6 @@ class Recorder(MadeUpModel):
         return super().encode(chunks, flags)
 
 
-def broken_folder(tmp_path: Path, file: str, right: str, wrong: str) -> Path:
-    for name in FILES:
-        shutil.copy(kernel_folder() / name, tmp_path)
-    text = (tmp_path / file).read_text()
-    assert text.count(right) > 0
-    (tmp_path / file).write_text(text.replace(right, wrong))
-    return tmp_path
-
-
 def is_noticed(folder: Path | None, seed: int) -> bool:
     """Are the ids of two batches other than the plain path's, or was a chunk encoded twice, or a launch refused."""
     tables = random_tables(13)
@@ -83,15 +73,9 @@ def test_right_kernels_pass():
 IN_SHORT = ("a claim that is not atomic", "a place in the batch left in the table", "late ids one too far")
 
 
-@pytest.mark.parametrize(
-    "fault",
-    [
-        pytest.param(fault, id=name, marks=() if name in IN_SHORT else pytest.mark.slow)
-        for name, fault in FAULTS.items()
-    ],
-)
+@pytest.mark.parametrize("fault", kernel_copies.cases(FAULTS, IN_SHORT))
 def test_a_fault_is_noticed_for_some_seed(fault, tmp_path):
-    folder = broken_folder(tmp_path, *fault)
+    folder = kernel_copies.broken(tmp_path, *fault, FILES)
     assert any(is_noticed(folder, seed) for seed in SEEDS)
 
 
@@ -138,5 +122,5 @@ def test_sanitizers_find_nothing(dumped, mode, kernels):
     ],
 )
 def test_sanitizers_notice_a_fault(dumped, tmp_path, kernel, mode, fault):
-    folder = broken_folder(tmp_path, *fault)
+    folder = kernel_copies.broken(tmp_path, *fault, FILES)
     assert any(replay(launch, mode, folders=[folder]) for launch in sorted(dumped.glob(f"*_{kernel}.launch")))
