@@ -22,8 +22,10 @@ from cpu_ref.machine import LANES, classify, common_bits_mask, load_u8, non_asci
 from cpu_ref.utf8 import code_point_at, code_point_length
 from gpu_tok.tables.pairs import MULTIPLIER
 
-BLOCK_WORDS = 64
-BLOCK = BLOCK_WORDS * LANES  # bytes that are cut in one go: they and their keys stay in the first two cache levels
+BLOCK_WORDS = 16
+BLOCK = (
+    BLOCK_WORDS * LANES
+)  # bytes that are cut in one go: they, their keys and their rows stay in the first cache level
 
 
 class CutTable(NamedTuple):
@@ -31,8 +33,9 @@ class CutTable(NamedTuple):
 
     class_of: uint8[0x110000]; taken: uint32[classes], bit b of row a: cut between a and b. before: uint8[classes], the
     *before* byte of each class. asked: uint32[classes], the same, but for those that `pairs`, the filter, holds: uint32
-    words as `gpu_tok.tables.pairs` makes them. ranges: uint8[RANGES, 4] as `machine.classify` reads them. has_lanes: 0
-    when ASCII needs more lanes or ranges than there are, and all goes code point by code point.
+    words as `gpu_tok.tables.pairs` makes them. values, ranges: uint8[2, 128] and uint8[ranges, 4], *before* and *after*
+    bytes of ASCII as `machine.classify` reads them. has_lanes: 0 when ASCII needs more lanes than there are, and all
+    goes code point by code point.
     """
 
     class_of: np.ndarray
@@ -40,6 +43,7 @@ class CutTable(NamedTuple):
     before: np.ndarray
     asked: np.ndarray
     pairs: np.ndarray
+    values: np.ndarray
     ranges: np.ndarray
     has_lanes: np.ndarray
 
@@ -55,12 +59,12 @@ def cut_block(bytes, begin, count, last_class, skip, table, mask, before, after)
     readable = len(bytes) - begin
     words = (count + LANES - 1) // LANES
     before_address, after_address = before.ctypes.data, after.ctypes.data
-    ranges = table.ranges.ctypes.data
+    values, ranges, range_count = table.values.ctypes.data, table.ranges.ctypes.data, len(table.ranges) // 4
     has_lanes = table.has_lanes[0] != 0
     for word in range(words):
         at = word * LANES
         if has_lanes and at + LANES <= readable and non_ascii_mask(address + at) == 0:
-            classify(address + at, ranges, before_address + at + 1, after_address + at)
+            classify(address + at, values, ranges, range_count, before_address + at + 1, after_address + at)
             mask[word] = np.uint64(1)
         else:
             mask[word] = np.uint64(0)

@@ -2,7 +2,7 @@
 
     bytes  --cut-->  chunks  --key, look up-->  rows  --write-->  ids
 
-It goes block by block, in three short loops that keep to the first two cache levels: where the chunks begin; their keys
+It goes block by block, in three short loops that keep to the first cache level: where the chunks begin; their keys
 (and a prefetch of their rows); their rows and ids. A chunk that has no row is put on a list with the place where its
 ids belong; `cpu_ref.gather.insert` puts them there once the cold path has made them.
 """
@@ -15,15 +15,25 @@ import numpy as np
 
 from cpu_ref.compiled import inlined, kernel
 from cpu_ref.cut import BLOCK, BLOCK_WORDS, cut_block
-from cpu_ref.intern import INLINE_IDS, LONGEST_KEPT, count_of, find_row, key_of, mix, row_address, write_ids
-from cpu_ref.machine import LANES, load_u64, load_u64_acquire, prefetch, store_u64, trailing_zeros
+from cpu_ref.intern import (
+    INLINE_IDS,
+    LONGEST_KEPT,
+    SPARE,
+    count_of,
+    find_row,
+    has_bytes,
+    key_of,
+    mix,
+    row_address,
+    write_ids,
+)
+from cpu_ref.machine import LANES, address_of, load_u64, load_u64_acquire, prefetch, store_u64, trailing_zeros
 from gpu_tok.tables.added_tokens import TEXT
 from gpu_tok.tables.ends import SECTION_LAST, WHOLE
 
 MISS_START, MISS_LENGTH, MISS_FLAGS, MISS_PLACE, MISS_SECTION = range(5)
 MISS_FIELDS = 5
 KEY_WORDS = 3
-SPARE = 4  # ids that a store of a whole row may write behind the last
 
 NO_KEY = np.uint64((1 << 64) - 1)  # no row has it
 
@@ -57,9 +67,10 @@ def encode_unit(work, first, last, flag_mask, cut_table, table, ids, misses):
     chunk_start = np.empty(BLOCK + 2, np.int64)
     keys = np.empty((BLOCK + 2, KEY_WORDS), np.uint64)  # low, high, address of the first candidate row
     empty_row = np.zeros(4, np.uint64)  # the row of chunks that the table never keeps: no key is like it
-    text, readable_end = bytes.ctypes.data, len(bytes)
-    rows_address, last_row, pool_address = table.rows.ctypes.data, len(table.rows) // 4 - 1, table.keys.ctypes.data
-    keys_address, ids_address, no_row = keys.ctypes.data, ids.ctypes.data, empty_row.ctypes.data
+    text, readable_end = address_of(bytes), len(bytes)
+    rows_address, last_row = address_of(table.rows), len(table.rows) // 4 - 1
+    pools = address_of(table.keys), address_of(table.ids)
+    keys_address, ids_address, no_row = address_of(keys), address_of(ids), address_of(empty_row)
     id_count, miss_count = np.int64(0), np.int64(0)  # typed: a literal would compile the helpers once more
     section = first  # the section in which the open chunk lies
     next_start = open_start = block = begin  # next_start: where the section begins that is to be entered next
@@ -72,7 +83,7 @@ def encode_unit(work, first, last, flag_mask, cut_table, table, ids, misses):
         open_start = chunk_start[chunks]
         if len(ids) < id_count + INLINE_IDS * chunks + SPARE:
             ids = _grown(ids, id_count, INLINE_IDS * chunks + SPARE)
-            ids_address = ids.ctypes.data
+            ids_address = address_of(ids)
         if len(misses) < miss_count + chunks:
             misses = _grown_rows(misses, miss_count, chunks)
         _make_keys(text, readable_end, chunk_start, chunks, keys_address, rows_address, last_row, no_row)
@@ -94,7 +105,9 @@ def encode_unit(work, first, last, flag_mask, cut_table, table, ids, misses):
             if flags == 0:
                 if next_start <= block_end:
                     stop = min(stop, _first_chunk_from(chunk_start, chunk, chunks, next_start))
-                chunk, id_count = _write_found(keys_address, chunk, stop, ids_address, id_count)
+                room = len(ids) - INLINE_IDS * chunks - SPARE
+                found = _write_found(keys_address, chunk, stop, text, chunk_start, pools, ids_address, id_count, room)
+                chunk, id_count = found
                 if chunk == stop:
                     continue
                 start = chunk_start[chunk]
@@ -102,7 +115,7 @@ def encode_unit(work, first, last, flag_mask, cut_table, table, ids, misses):
             row = 0
             if flags < WHOLE and length <= LONGEST_KEPT and last_row >= 0:
                 low, high = keys[chunk, 0], keys[chunk, 1]
-                row = find_row(low, high, flags, rows_address, last_row, pool_address, text + start, length)
+                row = find_row(low, high, flags, rows_address, last_row, pools[0], text + start, length)
             if row == 0:
                 _write_miss(misses, miss_count, start, length, flags, id_count, section)
                 miss_count += 1
@@ -111,8 +124,8 @@ def encode_unit(work, first, last, flag_mask, cut_table, table, ids, misses):
                 room = count + INLINE_IDS * (chunks - chunk) + SPARE
                 if len(ids) < id_count + room:
                     ids = _grown(ids, id_count, room)
-                    ids_address = ids.ctypes.data
-                write_ids(row, table.ids, ids, id_count)
+                    ids_address = address_of(ids)
+                write_ids(row, pools[1], ids_address + 4 * id_count)
                 id_count += count
             chunk += 1
         block = block_end
@@ -179,25 +192,33 @@ def _make_keys(text, readable_end, chunk_start, chunks, keys_address, rows_addre
 
 
 @inlined
-def _write_found(keys_address, chunk, stop, ids_address, id_count):
-    """Writes the ids of chunks as long as each is found in its first row, with its ids inline.
+def _write_found(keys_address, chunk, stop, text, chunk_start, pools, ids_address, id_count, room):
+    """Writes the ids of chunks as long as each is found in its first row; those of the pool only while they end before
+    `room`, behind which all others still fit.
 
-    This is the loop that most of the time goes to. Returns the first chunk that needs more, and the new id count. The
-    row of a long key never passes: its ids are in the pool, so its bytes are compared before it counts as found.
+    This is the loop that most of the time goes to. Returns the first chunk that needs more, and the new id count.
     """
-    place = ids_address + 4 * id_count
+    pool_of_keys, pool_of_ids = pools
+    place, end = ids_address + 4 * id_count, ids_address + 4 * room
     while chunk < stop:
         key = keys_address + 8 * KEY_WORDS * chunk
-        row = np.int64(load_u64(key + 16))
-        if load_u64_acquire(row + 8) != load_u64(key + 8) or load_u64(row) != load_u64(key):
+        row, high = np.int64(load_u64(key + 16)), load_u64(key + 8)
+        if load_u64_acquire(row + 8) != high or load_u64(row) != load_u64(key):
             break
         words = load_u64(row + 24)
-        found = words >> np.uint64(32)
-        if found > INLINE_IDS:
-            break
-        store_u64(place, load_u64(row + 16))
-        store_u64(place + 8, words)
-        place += 4 * np.int64(found)
+        found = np.int64(words >> np.uint64(32))
+        if found <= INLINE_IDS:
+            store_u64(place, load_u64(row + 16))
+            store_u64(place + 8, words)
+        else:
+            found = count_of(row)
+            start = chunk_start[chunk]
+            if place + 4 * found > end or not has_bytes(
+                row, pool_of_keys, text + start, chunk_start[chunk + 1] - start
+            ):
+                break
+            write_ids(row, pool_of_ids, place)
+        place += 4 * found
         chunk += 1
     return chunk, (place - ids_address) // 4
 

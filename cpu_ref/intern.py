@@ -24,6 +24,7 @@ SHORT = 15  # bytes of the longest key that lies in its row
 INLINE_IDS = 3
 PROBES = 16  # rows looked at before a chunk counts as not found
 LONGEST_KEPT = 256  # bytes of the longest chunk that the table keeps
+SPARE = 4  # ids behind the last that may be read in the pool, and written where ids go: they are moved by four
 MOST_FLAGS = 15  # flags beyond the four of a key belong to chunks that are not kept
 IN_POOL = 1 << 31  # bit of the count word: ids lie in the pool
 
@@ -38,7 +39,7 @@ _HIGH_MASK = np.array([(1 << max(0, 8 * n - 64)) - 1 for n in range(SHORT + 1)],
 
 class InternTable(NamedTuple):
     """rows: uint64[4 * capacity], the capacity a power of two (0 rows: nothing is kept); keys: uint8 pool;
-    ids: int32 pool; used: int64[3], how much of each is taken."""
+    ids: int32 pool, SPARE of it never taken; used: int64[3], how much of each is taken."""
 
     rows: np.ndarray
     keys: np.ndarray
@@ -94,6 +95,12 @@ def is_row_of(row, low, high, keys_address, address, length):
     """Is the row at this address the one of this key. keys_address: of the pool of long keys."""
     if load_u64_acquire(row + 8) != high or load_u64(row) != low:
         return False
+    return has_bytes(row, keys_address, address, length)
+
+
+@inlined
+def has_bytes(row, keys_address, address, length):
+    """Does a row with the two key words of a chunk have its bytes as well: those of short ones are in the words."""
     if length <= SHORT:
         return True
     key_at = np.int64(load_u64(row + 16) & np.uint64(0xFFFFFFFF))
@@ -103,16 +110,15 @@ def is_row_of(row, low, high, keys_address, address, length):
 @inlined
 def same_bytes(left, right, length):
     """Are two runs of bytes, given by their addresses, equal."""
-    at = 0
-    while at + 8 <= length:
+    differs = np.uint64(0)
+    if length < 8:
+        for at in range(length):
+            differs |= np.uint64(load_u8(left + at) ^ load_u8(right + at))
+        return differs == 0
+    for at in range(0, length - 8, 8):
         if load_u64(left + at) != load_u64(right + at):
             return False
-        at += 8
-    while at < length:
-        if load_u8(left + at) != load_u8(right + at):
-            return False
-        at += 1
-    return True
+    return load_u64(left + length - 8) == load_u64(right + length - 8)  # may overlap the word before
 
 
 @inlined
@@ -145,16 +151,17 @@ def count_of(row):
 
 
 @inlined
-def write_ids(row, pool, ids, place):
-    """Writes the ids of a row at `ids[place]`; pool: the table's int32 pool of long lists."""
+def write_ids(row, pool_address, place):
+    """Writes the ids of a row at the address `place`, and up to SPARE behind them. pool_address: of the pool of ids."""
     words = load_u64(row + 24)
     if words >> np.uint64(63):
-        at = np.int64(load_u64(row + 16) >> np.uint64(32))
-        for index in range(count_of(row)):
-            ids[place + index] = pool[at + index]
+        source = pool_address + 4 * np.int64(load_u64(row + 16) >> np.uint64(32))
+        for at in range(0, 4 * count_of(row), 16):
+            store_u64(place + at, load_u64(source + at))
+            store_u64(place + at + 8, load_u64(source + at + 8))
     else:
-        store_u64(ids.ctypes.data + 4 * place, load_u64(row + 16))
-        store_u64(ids.ctypes.data + 4 * place + 8, words)
+        store_u64(place, load_u64(row + 16))
+        store_u64(place + 8, words)
 
 
 @kernel
@@ -191,7 +198,7 @@ def publish(table, bytes, starts, flags, ids, id_starts, first, row_limit):
             continue
         if pooled == 0 and count <= INLINE_IDS:
             words = _inline_words(ids, id_start, count)
-        elif key_at + pooled > len(keys) or ids_at + count > len(pool):
+        elif key_at + pooled > len(keys) or ids_at + count > len(pool) - SPARE:
             left_out += 1
             continue
         else:

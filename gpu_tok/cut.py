@@ -8,7 +8,6 @@ import numpy as np
 import numpy.typing as npt
 
 from cpu_ref.cut import CutTable, next_cut
-from cpu_ref.machine import RANGES
 from gpu_tok.added_tokens import TEXT, Sections
 from gpu_tok.batch import Bytes, starts_of
 from gpu_tok.tables import ends
@@ -23,19 +22,18 @@ def lay_out(tables: CutTables) -> CutTable:
     """The cuts as the kernel reads them: words for each class, and lanes for ASCII where they fit."""
     taken = np.ascontiguousarray(tables.taken, np.bool_)
     lanes = _lanes(tables.class_of[:128], taken)
-    before = np.zeros(len(taken), np.uint8)
-    ranges = np.zeros((RANGES, 4), np.uint8)
-    fits = lanes is not None
-    if lanes is not None:
-        before, after_of_class = lanes
-        ascii_class = tables.class_of[:128]
-        found = _ranges(np.stack([before[ascii_class], after_of_class[ascii_class]], axis=1))
-        fits = len(found) <= RANGES
-        if fits:
-            ranges[: len(found)] = found
-    class_of = np.ascontiguousarray(tables.class_of, np.uint8)
-    rows = row_words(taken), row_words(tables.asked)
-    return CutTable(class_of, rows[0], before, rows[1], tables.pairs, ranges.reshape(-1), np.array([fits], np.int64))
+    before, after = lanes if lanes is not None else np.zeros((2, len(taken)), np.uint8)
+    values = np.stack([before, after])[:, tables.class_of[:128]]
+    return CutTable(
+        class_of=np.ascontiguousarray(tables.class_of, np.uint8),
+        taken=row_words(taken),
+        before=before,
+        asked=row_words(tables.asked),
+        pairs=tables.pairs,
+        values=values.reshape(-1),
+        ranges=_ranges(values.T).reshape(-1),
+        has_lanes=np.array([lanes is not None], np.int64),
+    )
 
 
 def row_words(table: Pairs) -> npt.NDArray[np.uint32]:
@@ -44,15 +42,27 @@ def row_words(table: Pairs) -> npt.NDArray[np.uint32]:
 
 
 def _lanes(ascii_class: np.ndarray, taken: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
-    """A *before* and an *after* byte for each class: classes that are cut off behind the same ones share a lane."""
+    """A *before* and an *after* byte for each class, or None if there are too few lanes.
+
+    A class has the lanes that together are cut off behind the classes that it is cut off behind.
+
+        cut off behind   a   b   a and b
+        after            1   2   3            before   a 1   b 2
+    """
     before, after = np.zeros(len(taken), np.uint8), np.zeros(len(taken), np.uint8)
-    columns = {taken[:, a_class].tobytes() for a_class in np.unique(ascii_class) if taken[:, a_class].any()}
-    if len(columns) > LANES_OF_BYTE:
+    columns = np.unique(taken[:, np.unique(ascii_class)], axis=1).T
+    lanes: list[np.ndarray] = []
+    for column in sorted(columns, key=np.count_nonzero):
+        within = [lane for lane in lanes if not (lane & ~column).any()]
+        if not np.array_equal(np.logical_or.reduce([np.zeros_like(column), *within]), column):
+            lanes.append(column)
+    if len(lanes) > LANES_OF_BYTE:
         return None
-    for lane, column in enumerate(sorted(columns)):
-        behind = np.frombuffer(column, np.bool_)
-        before[behind] |= 1 << lane
-        after[(taken == behind[:, None]).all(axis=0)] = 1 << lane
+    for number, lane in enumerate(lanes):
+        before[lane] |= 1 << number
+    for a_class in np.unique(ascii_class):
+        column = taken[:, a_class]
+        after[a_class] = sum(1 << number for number, lane in enumerate(lanes) if not (lane & ~column).any())
     return before, after
 
 

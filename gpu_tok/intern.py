@@ -17,6 +17,7 @@ from cpu_ref.intern import (
     PROBES,
     ROW_BYTES,
     ROWS_USED,
+    SPARE,
     InternTable,
     collect_chunks,
     move_rows,
@@ -117,7 +118,7 @@ class Table:
         self.arrays = self._empty()
 
     def _empty(self) -> InternTable:
-        keys, ids = np.empty(self._pool_bytes, np.uint8), np.empty(self._pool_bytes // 4, np.int32)
+        keys, ids = np.empty(self._pool_bytes, np.uint8), np.empty(self._pool_bytes // 4 + SPARE, np.int32)
         return InternTable(_rows(min(FIRST_ROWS, self._largest)), keys, ids, np.zeros(3, np.int64))
 
 

@@ -9,10 +9,13 @@ from __future__ import annotations
 import random
 import zlib
 
+import numba
 import numpy as np
 import pytest
 import texts
+from numba.core.registry import cpu_target
 
+from cpu_ref import machine
 from cpu_ref.cut import BLOCK, next_cut
 from gpu_tok import cut, intern
 from gpu_tok.added_tokens import TEXT, Sections
@@ -282,3 +285,22 @@ def test_a_wrong_row_in_the_table_would_be_seen():
     rows = encoder.table.arrays.rows.reshape(-1, 4)
     rows[rows[:, 1] != 0, 2] += np.uint64(1)
     assert encode(batch, sections_of(batch), encoder) != right
+
+
+@pytest.mark.parametrize("permutes", [False, True])
+def test_ascii_is_classified_alike_on_every_processor(permutes, monkeypatch):
+    context = cpu_target.target_context
+    if permutes and not machine.has_byte_permute(context):
+        pytest.skip("this processor has no AVX-512 VBMI")
+    monkeypatch.setattr(machine, "has_byte_permute", lambda _context: permutes)
+
+    @numba.njit
+    def classify(text, values, ranges, before, after):
+        addresses = values.ctypes.data, ranges.ctypes.data, len(ranges) // 4, before.ctypes.data, after.ctypes.data
+        machine.classify(text.ctypes.data, *addresses)
+
+    table = cut.lay_out(random_tables(3, 5))
+    for begin in (0, 64):
+        before, after = np.zeros((2, 64), np.uint8)
+        classify(np.arange(begin, begin + 64, dtype=np.uint8), table.values, table.ranges, before, after)
+        assert np.array_equal([before, after], table.values.reshape(2, 128)[:, begin : begin + 64])
