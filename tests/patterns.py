@@ -40,7 +40,7 @@ PATTERNS = {
     + BEHIND_NUMBERS,
     "deepseek numbers": r"\p{N}{1,3}",
     "deepseek han": "[一-龥\u3040-ゟ゠-ヿ]+",
-    "deepseek words": r"[!\"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+"
+    "deepseek words": r"""[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+"""
     + "|[^\r\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+| ?[\\p{P}\\p{S}]+[\r\n]*|\\s*[\r\n]+|\\s+(?!\\S)|\\s+",
     "clip": r"<\|startoftext\|>|<\|endoftext\|>|'s|'t|'re|'ve|'m|'ll|'d|[\p{L}]+|[\p{N}]|[^\s\p{L}\p{N}]+",
     "falcon": "[0-9][0-9][0-9]",
