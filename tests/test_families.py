@@ -11,8 +11,8 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-import own_vocabularies
 import oracle
+import own_vocabularies
 import pytest
 import texts
 from compare import assert_same_ids
