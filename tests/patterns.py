@@ -22,12 +22,16 @@ def by_case(upper: str, lower: str, tail: str) -> str:
 
 
 NO_HAN = r"&&[^\p{Han}]"
+# Llama 3 and GLM-4 have cl100k's, Llama 4 has o200k's; GPT-NeoX, RoBERTa, Whisper, ModernBERT, Phi-2 and StarCoder have
+# GPT-2's, in some behind other parts.
 PATTERNS = {
     "gpt2": r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+",
     "cl100k": CONTRACTIONS + "|" + ANY_LETTER + r"|\p{N}{1,3}" + BEHIND_NUMBERS,
     "cl100k possessive": CONTRACTIONS
     + r"|[^\r\n\p{L}\p{N}]?+\p{L}++|\p{N}{1,3}+| ?[^\s\p{L}\p{N}]++[\r\n]*+|\s*[\r\n]|\s+(?!\S)|\s",
     "qwen": CONTRACTIONS + "|" + ANY_LETTER + r"|\p{N}" + BEHIND_NUMBERS,
+    "qwen3.5": CONTRACTIONS
+    + r"|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
     "o200k": by_case(UPPER, LOWER, CONTRACTIONS + "?") + r"|\p{N}{1,3}" + BEHIND_CASES,
     "tekken": by_case(UPPER, LOWER, "") + r"|\p{N}" + BEHIND_CASES,
     "kimi": r"[\p{Han}]+|"
@@ -36,7 +40,7 @@ PATTERNS = {
     + BEHIND_NUMBERS,
     "deepseek numbers": r"\p{N}{1,3}",
     "deepseek han": "[一-龥\u3040-ゟ゠-ヿ]+",
-    "deepseek words": r"[!\"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+"
+    "deepseek words": r"""[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+"""
     + "|[^\r\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+| ?[\\p{P}\\p{S}]+[\r\n]*|\\s*[\r\n]+|\\s+(?!\\S)|\\s+",
     "clip": r"<\|startoftext\|>|<\|endoftext\|>|'s|'t|'re|'ve|'m|'ll|'d|[\p{L}]+|[\p{N}]|[^\s\p{L}\p{N}]+",
     "falcon": "[0-9][0-9][0-9]",

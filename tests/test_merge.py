@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import random
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -145,6 +146,17 @@ def test_the_lowest_rank_is_merged_first_and_of_equal_ones_the_leftmost() -> Non
 def test_where_pieces_end() -> None:
     model = model_of({"h": 0, "u": 1, "g": 2, "ug": 3, "hug": 4, "中": 5}, [("u", "g"), ("h", "ug")], unk_token=None)
     assert pieces(tables_of(model), ["hugg", "中hu", "?hug?"]) == [[(4, 3), (2, 4)], [(5, 1), (0, 2), (1, 3)], [(4, 4)]]
+
+
+def test_merges_are_spelled_as_strings_or_as_pairs() -> None:
+    """Pairs, as newer files have them, may hold pieces with spaces."""
+    vocab = {"a": 0, "b": 1, " ": 2, "ab": 3, "ba": 4, " a": 5, "aba": 6, " ab": 7}
+    pairs = [["b", "a"], ["a", "b"], ["ab", "a"], [" ", "a"], [" a", "b"]]
+    for merges in (pairs, pairs[:3], [" ".join(pair) for pair in pairs[:3]]):
+        definition = Definition.from_str(json.dumps({"model": {"type": "BPE", "vocab": vocab, "merges": merges}}))
+        tables = compile_bpe(definition)
+        assert len(tables.merged_id) == len(merges)
+        assert_same_ids(definition.reference.model, all_words("ab ", 6), tables)
 
 
 def test_of_equal_merges_the_last_rank_counts() -> None:

@@ -19,7 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 from patterns import PATTERNS, representatives
 from random_definitions import BEHAVIORS, random_pre_tokenizer, random_strings
-from tokenizers import Regex, pre_tokenizers
+from tokenizers import Regex, models, pre_tokenizers
 
 from cpu_ref.split_stages import words_of
 from gpu_tok.batch import starts_of
@@ -104,9 +104,28 @@ def all_strings(alphabet: str, longest: int) -> Iterable[str]:
     return ("".join(row) for size in range(1, longest + 1) for row in itertools.product(alphabet, repeat=size))
 
 
+def blocks(strings: Iterable[str], count: int = 200_000) -> Iterator[list[str]]:
+    """Very many strings, some at a time."""
+    left = iter(strings)
+    return iter(lambda: list(itertools.islice(left, count)), [])
+
+
 @cache
 def one_of_each_atom(name: str) -> str:
     return "".join(representatives(compile_regex(PATTERNS[name]).atom_of, 1))
+
+
+def edges_of_atoms(name: str) -> list[str]:
+    """The first and the last of each run of code points that a pattern cannot tell apart."""
+    atom_of = compile_regex(PATTERNS[name]).atom_of
+    last = np.flatnonzero(atom_of[1:] != atom_of[:-1])
+    edges = np.unique(np.concatenate([[0, len(atom_of) - 1], last, last + 1]))
+    return [chr(edge) for edge in edges if not 0xD800 <= edge < 0xE000 and chr(edge) != NO_TEXT]
+
+
+def beside_others(characters: Iterable[str]) -> Iterator[str]:
+    """Each of them where a letter, a digit, a space or a sign may go with it."""
+    return (text for c in characters for text in (f"a{c}b", f" {c}1{c}", f"'{c}! {c}\n", f"A{c}{c}/"))
 
 
 # Patterns
@@ -120,9 +139,10 @@ def test_all_short_strings_over_the_atoms_of_a_pattern_split_as_the_reference(na
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", PATTERNS)
-def test_all_longer_strings_over_the_atoms_of_a_pattern_split_as_the_reference(name: str) -> None:
-    longest = 5 if len(one_of_each_atom(name)) < 16 else 4
-    assert first_split_apart(PATTERNS[name], all_strings(one_of_each_atom(name), longest)) is None
+def test_all_strings_of_five_over_the_atoms_of_a_pattern_split_as_the_reference(name: str) -> None:
+    stages = compile_word_stages(definition_of(split(PATTERNS[name])))
+    for strings in blocks(all_strings(one_of_each_atom(name), 5)):
+        assert first_split_apart(PATTERNS[name], strings, stages) is None
 
 
 @pytest.mark.parametrize("name", PATTERNS)
@@ -130,6 +150,30 @@ def test_random_strings_split_as_the_reference(name: str) -> None:
     alphabet = [*"".join(representatives(compile_regex(PATTERNS[name]).atom_of, 3)), "'s", "'ll", "  ", "12"]
     strings = [text for text in texts.random_texts(seed=2, count=3000, longest=25, alphabet=alphabet) if text]
     assert first_split_apart(PATTERNS[name], strings) is None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PATTERNS)
+def test_a_million_random_strings_split_as_the_reference(name: str) -> None:
+    alphabet = [*"".join(representatives(compile_regex(PATTERNS[name]).atom_of, 5)), "'s", "'LL", "  ", "123", "\r\n"]
+    stages = compile_word_stages(definition_of(split(PATTERNS[name])))
+    for seed in range(10):
+        strings = [text for text in texts.random_texts(seed, 100_000, 15, alphabet) if text]
+        assert first_split_apart(PATTERNS[name], strings, stages) is None
+
+
+@pytest.mark.parametrize("name", PATTERNS)
+def test_where_classes_of_code_points_begin_and_end(name: str) -> None:
+    assert first_split_apart(PATTERNS[name], beside_others(edges_of_atoms(name))) is None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PATTERNS)
+def test_every_code_point_splits_as_the_reference(name: str) -> None:
+    every = (chr(c) for c in range(0x110000) if not 0xD800 <= c < 0xE000 and chr(c) != NO_TEXT)
+    stages = compile_word_stages(definition_of(split(PATTERNS[name])))
+    for strings in blocks(f"a{c}1{c}'{c} {c}!{c}\n{c}{c}" for c in every):
+        assert first_split_apart(PATTERNS[name], strings, stages) is None
 
 
 @pytest.mark.parametrize("invert", [False, True], ids=["", "inverted"])
@@ -242,16 +286,40 @@ def compiled(name: str) -> tuple[Definition, WordStages]:
     return definition, compile_word_stages(definition)
 
 
+def regexes_of(definition: Definition) -> set[str]:
+    parts = [part["pattern"] for part in definition.pre_tokenizers if part["type"] == "Split"]
+    return {pattern["Regex"] for pattern in parts if "Regex" in pattern}
+
+
 @pytest.mark.parametrize("name", vocabularies.names())
 def test_the_words_of_a_tokenizer_are_the_references(name: str, definition_text: Callable[[str], str]) -> None:
     definition_text(name)
     definition, stages = compiled(name)
+    if name.startswith("shared/") and vocabularies.kind_of(name) == vocabularies.BYTE_LEVEL:
+        assert regexes_of(definition) <= {*PATTERNS.values()}, "the tests of patterns miss one"
     batch = [*texts.TEXTS, *texts.random_texts(5, 100), *texts.random_code_points(6, 100)]
     kept = flags_that_matter(definition)
     for flags in sorted({each & kept for each in ALL_FLAGS}):
         reference = variant(definition, flags)
         normalized = [oracle.normalize(reference, text) for text in batch]
         assert first_difference(definition, normalized, flags, stages) is None, flags
+
+
+def one_of_each_class(stages: WordStages) -> str:
+    """A character for each combination of the classes that the stages have of it."""
+    _classes, first = np.unique(stages.atom_of, axis=1, return_index=True)
+    return "".join(chr(c) for c in sorted(first) if not 0xD800 <= c < 0xE000)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["shared/deepseek-v3", "shared/falcon-7b", "shared/clip-vit-base"])
+def test_all_short_strings_over_the_classes_of_all_stages(name: str, definition_text: Callable[[str], str]) -> None:
+    definition_text(name)
+    definition, stages = compiled(name)
+    alphabet = one_of_each_class(stages)
+    longest = next(size for size in range(5, 1, -1) if len(alphabet) ** size < 1_500_000)
+    for strings in blocks(all_strings(alphabet, longest)):
+        assert first_difference(definition, strings, 0, stages) is None
 
 
 @pytest.mark.parametrize("language", ["en", "code", "zh", "ja", "hi", "multi", "markdown"])
@@ -362,3 +430,37 @@ def test_which_word_begins_at_byte_0_is_known_while_nothing_has_changed_the_text
     with pytest.raises(CannotCompile, match="byte 0"):
         compile_word_stages(definition_of(*parts, normalizer={"type": "NFC"}))
     compile_word_stages(definition_of(metaspace("first"), normalizer={"type": "NFC"}))
+    with pytest.raises(CannotCompile, match="byte 0"):
+        compile_word_stages(definition_of(metaspace("first"), normalizer={"type": "StripAccents"}))
+
+
+@pytest.mark.parametrize(
+    "normalizer",
+    [
+        *({"type": kind} for kind in ("NFC", "NFD", "NFKC", "NFKD", "Lowercase", "StripAccents", "ByteLevel", "Nmt")),
+        *(
+            {"type": "BertNormalizer", "handle_chinese_chars": True, "lowercase": lowercase}
+            | {"clean_text": clean, "strip_accents": strips}
+            for clean, strips, lowercase in itertools.product((False, True), (False, True, None), (False, True))
+        ),
+        *({"type": "Strip", "strip_left": left, "strip_right": True} for left in (False, True)),
+        *({"type": "Prepend", "prepend": prefix} for prefix in ("a", "ab")),
+        *(
+            {"type": "Replace", "pattern": {"String": given}, "content": made}
+            for given, made in (("a", "b"), ("a", "bcd"), ("中", "b"), ("a", ""), ("ab", "c"), ("ab", "abc"))
+        ),
+        {"type": "Replace", "pattern": {"Regex": "a+"}, "content": "c"},
+    ],
+    ids=str,
+)
+def test_a_text_begins_at_byte_0_unless_its_beginning_is_deleted_or_replaced(normalizer: Part) -> None:
+    """The reference says so by `prepend_scheme: first`, which acts there and nowhere else."""
+    described = {"normalizer": normalizer, "pre_tokenizer": metaspace("first", split=False), "model": EMPTY_MODEL}
+    definition = Definition.from_str(json.dumps(described))
+    vocab = {character: at for at, character in enumerate(map(chr, [*range(0x500), 0x2581, 0x4E2D]))}
+    definition.reference.model = models.BPE(vocab, [])
+    strings = ["".join(row) for size in (1, 2, 3) for row in itertools.product("ab \x01é\u0301中İ", repeat=size)]
+    left = [text for text in strings if oracle.normalize(definition.reference, text).lstrip(" ▁")]
+    begun = [row.ids[:1] == [vocab["▁"]] for row in definition.reference.encode_batch_fast(left)]
+    assert all(begun) or not word_stages.keeps_beginning(normalizer)
+    assert not all(begun) or word_stages.keeps_beginning(normalizer) or "Regex" in str(normalizer)

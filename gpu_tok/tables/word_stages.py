@@ -87,20 +87,41 @@ def compile_word_stages(definition: Definition) -> WordStages:
     >>> compile_word_stages(definition).stage[:, KIND]  # of gpt2
     array([0, 2])
     """
-    builder = _Builder(bool(definition.normalizers))
+    builder = _Builder(bool(definition.normalizers), not all(map(keeps_beginning, definition.normalizers)))
     for where, part in definition.parts("pre_tokenizer"):
         builder.add(part, where)
     return builder.build()
 
 
+def keeps_beginning(normalizer: Part) -> bool:
+    """Whether all that it makes begins, by the reference's alignments, where the text does.
+
+    What is deleted has no place, and what stands for several characters has that of the last one
+    (`NormalizedString::transform_range`). So `prepend_scheme: first` finds no word at byte 0.
+
+    >>> keeps_beginning({"type": "NFC"}), keeps_beginning({"type": "StripAccents"})
+    (True, False)
+    """
+    kind = normalizer["type"]
+    if kind == "BertNormalizer":
+        strips = normalizer["strip_accents"]
+        return not normalizer["clean_text"] and not (normalizer["lowercase"] if strips is None else strips)
+    if kind == "Replace":
+        return len(normalizer["pattern"].get("String", "")) == 1 and normalizer["content"] != ""
+    if kind == "Strip":
+        return not normalizer["strip_left"]
+    return kind in ("NFC", "NFD", "NFKC", "NFKD", "Lowercase", "Prepend", "ByteLevel")
+
+
 class _Builder:
     """Makes stages of parts, in order, and knows what the parts before have done to a text."""
 
-    def __init__(self, changed: bool) -> None:
+    def __init__(self, changed: bool, moved: bool) -> None:
         self.stages: list[Stage] = []
         self.searches = Searches()
         self.tables: WordTables | None = None  # of the splitters that still wait to be made one stage
         self.changed = changed  # a word's place in the raw text is no longer certain
+        self.moved = moved  # not even that of the first
         self.splits = False
 
     def add(self, part: Part, where: str) -> None:
@@ -158,7 +179,7 @@ class _Builder:
 
     def _add_metaspace(self, part: Part, where: str) -> None:
         replacement, scheme = ord(part["replacement"]), part["prepend_scheme"]
-        if scheme == "first" and self.splits and self.changed:
+        if scheme == "first" and (self.moved or (self.splits and self.changed)):
             raise CannotCompile(where, "behind other parts it is not certain which word begins at byte 0")
         prefix = NOTHING if scheme == "never" else replacement
         needs = ends.DOCUMENT_FIRST if scheme == "first" else self._needs()
