@@ -14,6 +14,7 @@ from gpu_tok.batch import Bytes, starts_of
 from gpu_tok.tables import ends
 from gpu_tok.tables.classes import Pairs
 from gpu_tok.tables.cuts import CutTables
+from gpu_tok.tables.runs import Runs
 
 LANES_OF_BYTE = 8  # bits of a *before* or *after* byte
 FIRST_UNIT = 1 << 16  # bytes of the first work unit when nothing is known yet
@@ -34,13 +35,22 @@ def lay_out(tables: CutTables) -> CutTable:
         if fits:
             ranges[: len(found)] = found
     class_of = np.ascontiguousarray(tables.class_of, np.uint8)
-    rows = row_words(taken), row_words(tables.asked)
-    return CutTable(class_of, rows[0], before, rows[1], tables.pairs, ranges.reshape(-1), np.array([fits], np.int64))
+    rows = row_words(taken), before, row_words(tables.asked)
+    has_lanes = np.array([fits], np.int64)
+    return CutTable(class_of, *rows, tables.pairs, *run_words(tables.runs), ranges.reshape(-1), has_lanes)
+
+
+def run_words(runs: Runs | None) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint32], npt.NDArray[np.uint32]]:
+    """asked and begins as `row_words`, and inside as one such row; all empty where there are no runs."""
+    if runs is None:
+        nothing = np.zeros(0, np.uint32)
+        return nothing, nothing, nothing
+    return row_words(runs.asked), row_words(runs.begins), row_words(runs.inside[None, :])
 
 
 def row_words(table: Pairs) -> npt.NDArray[np.uint32]:
     """Each row of a table of at most 32 classes as the bits of a word: uint32[classes]."""
-    return (table.astype(np.uint64) << np.arange(len(table), dtype=np.uint64)).sum(axis=1).astype(np.uint32)
+    return (table.astype(np.uint64) << np.arange(table.shape[1], dtype=np.uint64)).sum(axis=1).astype(np.uint32)
 
 
 def _lanes(ascii_class: np.ndarray, taken: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
