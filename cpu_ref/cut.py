@@ -1,9 +1,10 @@
 """bytes -> cuts: a bit for each byte at which a chunk begins.
 
 A cut is taken between two code points when the table of class pairs says so, or says to ask and the filter of pairs
-does not hold the two, which both have 3 bytes then. Where 64 bytes are ASCII, they are looked
-up together: each byte gets a *before* byte (which lanes may be cut off behind it) and an *after* byte (its own lane),
-and a cut stands where the *before* of one byte and the *after* of the next share a bit.
+does not hold the two, which both have 3 bytes then. Some pairs are asked for in good runs only
+(`gpu_tok.tables.runs`), so it is carried along how far a run may still go. Where 64 bytes are ASCII, no run goes on,
+and they are looked up together: each byte gets a *before* byte (which lanes may be cut off behind it) and an *after*
+byte (its own lane), and a cut stands where the *before* of one byte and the *after* of the next share a bit.
 
     bytes     t h e _ c a t ,        lanes: letter 1, space 2, punctuation 4
     before    6 6 6 0 6 6 6 7        behind a letter: cut before spaces and punctuation
@@ -21,11 +22,10 @@ from cpu_ref.compiled import inlined, kernel
 from cpu_ref.machine import LANES, classify, common_bits_mask, load_u8, non_ascii_mask
 from cpu_ref.utf8 import code_point_at, code_point_length
 from gpu_tok.tables.pairs import MULTIPLIER
+from gpu_tok.tables.runs import LONGEST_RUN
 
 BLOCK_WORDS = 16
-BLOCK = (
-    BLOCK_WORDS * LANES
-)  # bytes that are cut in one go: they, their keys and their rows stay in the first cache level
+BLOCK = BLOCK_WORDS * LANES  # bytes that are cut in one go: they, their keys and rows stay in the first cache level
 
 
 class CutTable(NamedTuple):
@@ -33,9 +33,10 @@ class CutTable(NamedTuple):
 
     class_of: uint8[0x110000]; taken: uint32[classes], bit b of row a: cut between a and b. before: uint8[classes], the
     *before* byte of each class. asked: uint32[classes], the same, but for those that `pairs`, the filter, holds: uint32
-    words as `gpu_tok.tables.pairs` makes them. values, ranges: uint8[2, 128] and uint8[ranges, 4], *before* and *after*
-    bytes of ASCII as `machine.classify` reads them. has_lanes: 0 when ASCII needs more lanes than there are, and all
-    goes code point by code point.
+    words as `gpu_tok.tables.pairs` makes them. asked_in_runs, run_begins: uint32[classes], such rows of
+    `gpu_tok.tables.runs.Runs`; in_run: uint32[1], bit c: class c is inside. These three are empty if there are no runs.
+    values, ranges: uint8[2, 128] and uint8[ranges, 4], *before* and *after* bytes of ASCII as `machine.classify` reads
+    them. has_lanes: 0 when ASCII needs more lanes than there are, and all goes code point by code point.
     """
 
     class_of: np.ndarray
@@ -43,17 +44,20 @@ class CutTable(NamedTuple):
     before: np.ndarray
     asked: np.ndarray
     pairs: np.ndarray
+    asked_in_runs: np.ndarray
+    run_begins: np.ndarray
+    in_run: np.ndarray
     values: np.ndarray
     ranges: np.ndarray
     has_lanes: np.ndarray
 
 
 @inlined
-def cut_block(bytes, begin, count, last_class, skip, table, mask, before, after):
+def cut_block(bytes, begin, count, last_class, skip, run, table, mask, before, after):
     """Cuts `count` <= BLOCK bytes from `begin` on; fills one word of `mask` for each 64 bytes.
 
-    last_class: class of the code point before `begin`; skip: bytes at `begin` that end that code point. before, after:
-    scratch, uint8[BLOCK + 64]. Returns the same two for the next block.
+    last_class: class of the code point before `begin`; skip: bytes at `begin` that end that code point; run: what
+    `_run_behind` said of it. before, after: scratch, uint8[BLOCK + 64]. Returns the same three for the next block.
     """
     address = bytes.ctypes.data + begin
     readable = len(bytes) - begin
@@ -77,26 +81,47 @@ def cut_block(bytes, begin, count, last_class, skip, table, mask, before, after)
             if width < LANES:
                 cuts &= (np.uint64(1) << np.uint64(width)) - np.uint64(1)
             last_class = np.int64(table.class_of[load_u8(address + at + width - 1)])
-            skip = np.int64(0)
+            skip = run = np.int64(0)
         else:
-            cuts, last_class, skip = _cut_code_points(bytes, begin + at, width, last_class, skip, table)
+            cuts, last_class, skip, run = _cut_code_points(bytes, begin + at, width, last_class, skip, run, table)
         mask[word] = cuts
-    return last_class, skip
+    return last_class, skip, run
 
 
 @inlined
-def _cut_code_points(bytes, begin, width, last_class, skip, table):
+def _cut_code_points(bytes, begin, width, last_class, skip, run, table):
     cuts = np.uint64(0)
-    at, asks = skip, len(table.pairs) > 0
+    at, asks, has_runs = skip, len(table.pairs) > 0, len(table.in_run) > 0
     while at < width:
         this_class = table.class_of[code_point_at(bytes, begin + at)]
         is_cut = np.uint64(table.taken[last_class] >> np.uint32(this_class)) & np.uint64(1)
-        if asks and table.asked[last_class] >> np.uint32(this_class) & np.uint32(1):
-            is_cut = _are_apart(bytes, begin + at, table.pairs)
+        if bytes[begin + at] < 0x80:
+            run = np.int64(0)
+        elif asks:
+            asked = table.asked[last_class]
+            if has_runs:
+                if run > 0:
+                    asked |= table.asked_in_runs[last_class]
+                run = _run_behind(run, table.run_begins[last_class], table.in_run[0], this_class)
+            if asked >> np.uint32(this_class) & np.uint32(1):
+                is_cut = _are_apart(bytes, begin + at, table.pairs)
         cuts |= is_cut << np.uint64(at)
         last_class = this_class
         at += code_point_length(bytes[begin + at])
-    return cuts, last_class, at - width
+    return cuts, last_class, at - width, run
+
+
+@inlined
+def _run_behind(run, begins, inside, this_class):
+    """How many characters the good run has left, with the one of `this_class`; 0 if that is in none.
+
+    run: the same for the one before; begins: the row of that one; inside: the classes that go on with a run.
+    """
+    if begins >> np.uint32(this_class) & np.uint32(1):
+        return np.int64(LONGEST_RUN)
+    if run > 0 and inside >> np.uint32(this_class) & np.uint32(1):
+        return run - 1
+    return np.int64(0)
 
 
 @inlined
@@ -111,19 +136,24 @@ def _are_apart(bytes, at, pairs):
 @kernel
 def next_cut(bytes, begin, end, table):
     """The first cut behind `begin` (exclusive) and before `end`; -1 where there is none. `begin` need not be the start
-    of a code point."""
+    of a code point, and no run is known to reach it."""
     at = begin
     while at < end and bytes[at] & 0xC0 == 0x80:
         at += 1
     if at >= end:
         return -1
-    last_class = table.class_of[code_point_at(bytes, at)]
+    last_class, run = table.class_of[code_point_at(bytes, at)], np.int64(0)
     at += code_point_length(bytes[at])
     while at < end:
         this_class = table.class_of[code_point_at(bytes, at)]
         if table.taken[last_class] >> np.uint32(this_class) & np.uint32(1):
             return at
-        if table.asked[last_class] >> np.uint32(this_class) & np.uint32(1) and _are_apart(bytes, at, table.pairs):
+        asked = table.asked[last_class]
+        if len(table.in_run) > 0:
+            if run > 0:
+                asked |= table.asked_in_runs[last_class]
+            run = _run_behind(run, table.run_begins[last_class], table.in_run[0], this_class)
+        if asked >> np.uint32(this_class) & np.uint32(1) and _are_apart(bytes, at, table.pairs):
             return at
         last_class = this_class
         at += code_point_length(bytes[at])

@@ -74,10 +74,12 @@ def encode_unit(work, first, last, flag_mask, cut_table, table, ids, misses):
     id_count, miss_count = np.int64(0), np.int64(0)  # typed: a literal would compile the helpers once more
     section = first  # the section in which the open chunk lies
     next_start = open_start = block = begin  # next_start: where the section begins that is to be entered next
-    last_class, skip = np.int64(cut_table.class_of[0]), np.int64(0)
+    last_class, skip, run = np.int64(cut_table.class_of[0]), np.int64(0), np.int64(0)
     while block < end:
         block_end = min(block + BLOCK, end)
-        last_class, skip = cut_block(bytes, block, block_end - block, last_class, skip, cut_table, mask, before, after)
+        last_class, skip, run = cut_block(
+            bytes, block, block_end - block, last_class, skip, run, cut_table, mask, before, after
+        )
         _cut_at_sections(mask, block, block_end, section, last, section_start, section_id, section_flags)
         chunks = _list_chunks(mask, block, block_end, open_start, block_end == end, chunk_start)
         open_start = chunk_start[chunks]

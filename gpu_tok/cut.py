@@ -13,6 +13,7 @@ from gpu_tok.batch import Bytes, starts_of
 from gpu_tok.tables import ends
 from gpu_tok.tables.classes import Pairs
 from gpu_tok.tables.cuts import CutTables
+from gpu_tok.tables.runs import Runs
 
 LANES_OF_BYTE = 8  # bits of a *before* or *after* byte
 FIRST_UNIT = 1 << 16  # bytes of the first work unit when nothing is known yet
@@ -24,21 +25,33 @@ def lay_out(tables: CutTables) -> CutTable:
     lanes = _lanes(tables.class_of[:128], taken)
     before, after = lanes if lanes is not None else np.zeros((2, len(taken)), np.uint8)
     values = np.stack([before, after])[:, tables.class_of[:128]]
+    asked_in_runs, run_begins, in_run = run_words(tables.runs)
     return CutTable(
         class_of=np.ascontiguousarray(tables.class_of, np.uint8),
         taken=row_words(taken),
         before=before,
         asked=row_words(tables.asked),
         pairs=tables.pairs,
+        asked_in_runs=asked_in_runs,
+        run_begins=run_begins,
+        in_run=in_run,
         values=values.reshape(-1),
         ranges=_ranges(values.T).reshape(-1),
         has_lanes=np.array([lanes is not None], np.int64),
     )
 
 
+def run_words(runs: Runs | None) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint32], npt.NDArray[np.uint32]]:
+    """asked and begins as `row_words`, and inside as one such row; all empty where there are no runs."""
+    if runs is None:
+        nothing = np.zeros(0, np.uint32)
+        return nothing, nothing, nothing
+    return row_words(runs.asked), row_words(runs.begins), row_words(runs.inside[None, :])
+
+
 def row_words(table: Pairs) -> npt.NDArray[np.uint32]:
     """Each row of a table of at most 32 classes as the bits of a word: uint32[classes]."""
-    return (table.astype(np.uint64) << np.arange(len(table), dtype=np.uint64)).sum(axis=1).astype(np.uint32)
+    return (table.astype(np.uint64) << np.arange(table.shape[1], dtype=np.uint64)).sum(axis=1).astype(np.uint32)
 
 
 def _lanes(ascii_class: np.ndarray, taken: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:

@@ -33,13 +33,15 @@ class Grade:
 class Cuts:
     """The classes of code points, with a sample of each, and the class pairs that are cut.
 
-    certified, taken and asked: (class before, class behind) pairs; where asked, it depends on the two characters.
+    All but the classes: (class before, class behind) pairs. Where asked, it depends on the two characters; where asked
+    in runs, also on what stands before the run that they are in (`gpu_tok.tables.runs`).
     """
 
     classes: tuple[str, ...]
     certified: tuple[tuple[int, int], ...]
     taken: tuple[tuple[int, int], ...]
     asked: tuple[tuple[int, int], ...]
+    asked_in_runs: tuple[tuple[int, int], ...]
     flags: int
     reasons: tuple[str, ...]
 
@@ -103,6 +105,8 @@ class Info:
         line = f"{count} classes, {len(self.cuts.certified)} pairs certified, {len(self.cuts.taken)} taken"
         if self.cuts.asked:
             line += f", {len(self.cuts.asked)} asked of the two characters"
+        if self.cuts.asked_in_runs:
+            line += f", {len(self.cuts.asked_in_runs)} so in runs"
         return "\n".join((line, *self.cuts.reasons))
 
     def _table_summary(self) -> str:
@@ -110,8 +114,8 @@ class Info:
         return f"{self.table_rows_used:,} chunks, {used:.1f} of {budget:.0f} MiB, generation {self.generation}"
 
     def _cut_pairs(self) -> Table:
-        """A square of class pairs: C certified and taken, c certified only, ? asked, a dot for none."""
-        title = "cuts (row | column): C taken, c certified, ? asked"
+        """A square of class pairs: C certified and taken, c certified only, ? asked, r so in runs, a dot for none."""
+        title = "cuts (row | column): C taken, c certified, ? asked, r asked in runs"
         table = Table(title=title, box=None, pad_edge=False, title_justify="left")
         table.add_column("class", style="bold")
         for index in range(len(self.cuts.classes)):
@@ -124,7 +128,8 @@ class Info:
 
     def _mark(self, row: int, column: int) -> str:
         pair = (row, column)
-        kinds = (("C", self.cuts.taken), ("c", self.cuts.certified), ("?", self.cuts.asked))
+        cuts = self.cuts
+        kinds = (("C", cuts.taken), ("c", cuts.certified), ("?", cuts.asked), ("r", cuts.asked_in_runs))
         return next((mark for mark, pairs in kinds if pair in pairs), "·")
 
 
@@ -176,11 +181,12 @@ def _type_of(part: dict[str, Any] | None) -> str:
 
 def _cuts(tables: CutTables) -> Cuts:
     classes = tuple(_sample(tables, index) for index in range(len(tables.certified)))
-    certified, taken, asked = (
+    in_runs = np.zeros_like(tables.asked) if tables.runs is None else tables.runs.asked
+    certified, taken, asked, asked_in_runs = (
         tuple((int(left), int(right)) for left, right in np.argwhere(pairs))
-        for pairs in (tables.certified, tables.taken, tables.asked)
+        for pairs in (tables.certified, tables.taken, tables.asked, in_runs)
     )
-    return Cuts(classes, certified, taken, asked, tables.flags, tables.reasons)
+    return Cuts(classes, certified, taken, asked, asked_in_runs, tables.flags, tables.reasons)
 
 
 def _sample(tables: CutTables, index: int) -> str:

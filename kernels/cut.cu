@@ -17,6 +17,8 @@ constexpr u32 MOST_CLASSES = 32;  // bits in a row of `taken`
 constexpr u32 BEGINS_TOKEN = 32;  // a bit above the class: with this code point an added token may begin
 constexpr u32 ASCII = 128;
 constexpr u32 PAIR_MULTIPLIER = 0x9E3779B1;  // of gpu_tok.tables.pairs
+constexpr i64 LONGEST_RUN = 3 * 256;          // of gpu_tok.tables.runs, in bytes
+constexpr i64 NOWHERE = -1;
 
 // The tables as a block keeps them. Classes have their mark with them, so the rows of `taken` are there twice: nobody
 // has to take it off. 128 bytes and 32 words lie in one row of the banks each, so lanes hardly wait for one another.
@@ -24,6 +26,19 @@ struct CutTables {
     u32 taken[2 * MOST_CLASSES];
     u32 asked[2 * MOST_CLASSES];
     u8 class_of[ASCII];
+};
+
+// Rows of 32 classes. anywhere: what is asked of the two code points alone; the rest of `asked` in good runs only.
+// begins: a good run begins there; inside, in all rows the same: the classes that go on with one.
+struct RunTables {
+    u32 anywhere[MOST_CLASSES];
+    u32 begins[MOST_CLASSES];
+    u32 inside;
+};
+
+// The good run that the code point at `at` is in: where it begins, or NOWHERE.
+struct Run {
+    i64 at, begin;
 };
 
 struct CutState {
@@ -56,6 +71,32 @@ DEVICE u32 are_apart(const u8* bytes, i64 at, const u32* pairs, i64 pair_words) 
     const u32 pair = of_3_bytes(bytes + at - 3) << 16 | of_3_bytes(bytes + at);
     const u64 place = (u64)(pair * PAIR_MULTIPLIER) * (u64)pair_words;
     return ~(pairs[place >> 32] >> (u32)(place >> 27 & 31)) & 1;
+}
+
+// Where the good run begins that the code point of 3 bytes at `at` is in; NOWHERE if in none. known: of one before it.
+//
+//   bytes    。 中 国 人 a 中 国      begins  。中      inside  中 国 人
+//   run         3  3  3    -  -
+DEVICE i64 run_begin(const u8* bytes, i64 at, i64 count, const u8* class_of, const CutTables& tables,
+                     const RunTables& runs, const Run& known) {
+    u32 this_class = class_of[of_3_bytes(bytes + at)];
+    const i64 first = max(at - LONGEST_RUN + 1, (i64)0);
+    for (i64 begin = at; begin >= first && bit_of(runs.inside, this_class) != 0; begin -= 3) {
+        if (begin == known.at) return known.begin >= first ? known.begin : NOWHERE;
+        const u32 last_class = state_before(bytes, begin, count, class_of, tables).last_class;
+        if (bit_of(runs.begins[last_class % MOST_CLASSES], this_class) != 0) return begin;
+        this_class = last_class;
+    }
+    return NOWHERE;
+}
+
+// 1 if the pair that meets at `at` is asked for there. known: the run of a code point before, and of the last one behind.
+DEVICE u32 is_asked(const u8* bytes, i64 at, i64 count, const u8* class_of, const CutTables& tables,
+                    const RunTables& runs, Run& known) {
+    const u32 first = class_of[of_3_bytes(bytes + at - 3)], second = class_of[of_3_bytes(bytes + at)];
+    if (bit_of(runs.anywhere[first % MOST_CLASSES], second) != 0) return 1;
+    known = {at - 3, run_begin(bytes, at - 3, count, class_of, tables, runs, known)};
+    return known.begin != NOWHERE;
 }
 
 // A word of the mask, a bit for each of 32 bytes.
@@ -116,20 +157,23 @@ DEVICE CutWord cut_word(const u8* bytes, i64 begin, i64 count, const u8* class_o
     return word;
 }
 
-// Cuts between the code points whose classes say so, or say to ask and the filter does not hold the two. Any grid of CUT_THREADS; a warp a tile, a lane a word of the mask.
+// Cuts between the code points whose classes say so, or say to ask and the filter does not hold the two. Any grid of
+// CUT_THREADS; a warp a tile, a lane a word of the mask.
 //
 //   bytes      t h e _ c a t ,       classes: letter 0, space 1, other 2
 //   taken      letter: 110  space: 000  other: 001      bit b of row a: cut between a and b
 //   cuts             ^       ^       bits 3 and 7
 //
 // bytes: u8[count], at a multiple of 16. class_of: u8[0x110000], with BEGINS_TOKEN where an added token may begin;
-// taken, asked: u32[64], the rows of 32 classes twice. pairs: u32[pair_words], null where nothing is asked. trie, normalized_root, begins, code_point: TokenTables; null where
-// nothing has that mark. mask: u32[(count + 31) / 32], bits behind the end are 0; tile_chunks: i64[tiles], the bits of
-// each tile. report: FIRST_BAD takes the least place of a byte that is no UTF-8; TOKENS_SEEN grows by the places where
-// a token may begin: too many where a token would reach from one text into the next, never too few.
+// taken, asked: u32[64], the rows of 32 classes twice. pairs: u32[pair_words], null where nothing is asked. runs: null
+// where all that is asked is asked anywhere. trie, normalized_root, begins, code_point: TokenTables; null where nothing
+// has that mark. mask: u32[(count + 31) / 32], bits behind the end are 0; tile_chunks: i64[tiles], the bits of each
+// tile. report: FIRST_BAD takes the least place of a byte that is no UTF-8; TOKENS_SEEN grows by the places where a
+// token may begin: too many where a token would reach from one text into the next, never too few.
 KERNEL LAUNCHED_AS(CUT_THREADS, CUT_BLOCKS)
     cut_words(const u8* bytes, i64 count, const u8* class_of, const u32* taken, const u32* asked,
-              const u32* pairs, i64 pair_words, const TrieRow* trie, i64 normalized_root, const u8* begins, const u8* code_point, u32* mask, i64* tile_chunks, u64* report) {
+              const u32* pairs, i64 pair_words, const RunTables* runs, const TrieRow* trie, i64 normalized_root,
+              const u8* begins, const u8* code_point, u32* mask, i64* tile_chunks, u64* report) {
     SHARED(CutTables, tables);
     if (threadIdx.x < ASCII) tables.class_of[threadIdx.x] = class_of[threadIdx.x];
     if (threadIdx.x < 2 * MOST_CLASSES) tables.taken[threadIdx.x] = taken[threadIdx.x];
@@ -143,9 +187,12 @@ KERNEL LAUNCHED_AS(CUT_THREADS, CUT_BLOCKS)
         CutWord word = {0, 0, 0};
         if (begin < count) {
             word = cut_word(bytes, begin, count, class_of, tables, &report[FIRST_BAD]);
+            Run known = {NOWHERE, NOWHERE};
             for (u32 left = word.asked; left != 0; left &= left - 1) {
                 const u32 bit = __ffs(left) - 1;
-                word.cuts |= are_apart(bytes, begin + bit, pairs, pair_words) << bit;
+                if (are_apart(bytes, begin + bit, pairs, pair_words) == 0) continue;
+                if (runs != nullptr && !is_asked(bytes, begin + bit, count, class_of, tables, *runs, known)) continue;
+                word.cuts |= 1u << bit;
             }
             mask[begin / WORD] = word.cuts;
         }

@@ -28,6 +28,7 @@ from gpu_tok.tables import ends
 from gpu_tok.tables.added_tokens import AddedTokenTables, compile_added_tokens
 from gpu_tok.tables.cuts import CutTables, cuts_between
 from gpu_tok.tables.pairs import NO_PAIRS
+from gpu_tok.tables.runs import LONGEST_RUN, Runs
 
 THREADS = 256
 WORD = 32  # bytes of text to a word of the mask
@@ -118,11 +119,11 @@ def reference_mask(flat: np.ndarray, tables: CutTables) -> np.ndarray:
     table = lay_out(tables)
     mask = np.zeros(-(-len(flat) // LANES), np.uint64)
     scratch = np.empty(reference.BLOCK + LANES, np.uint8), np.empty(reference.BLOCK + LANES, np.uint8)
-    last_class, skip = np.int64(table.class_of[0]), np.int64(0)
+    state = np.int64(table.class_of[0]), np.int64(0), np.int64(0)
     for begin in range(0, len(flat), reference.BLOCK):
         count = min(reference.BLOCK, len(flat) - begin)
         part = mask[begin // LANES :]
-        last_class, skip = reference.cut_block(flat, begin, count, last_class, skip, table, part, *scratch)
+        state = reference.cut_block(flat, begin, count, *state, table, part, *scratch)
     return mask.view(np.uint32)[: words_for(len(flat))]
 
 
@@ -156,6 +157,65 @@ def test_pairs_are_asked_for_as_on_the_cpu(alphabet, device):
     mask, _report = run_cut_words(device, flat, tables)
     assert_same_bits(mask, reference_mask(flat, tables))
     assert_same_bits(mask, plain_mask(flat, tables))
+
+
+def running(tables: CutTables, seed: int) -> CutTables:
+    """The same with three more classes of 3 bytes, asked for behind one another anywhere or in good runs only."""
+    rng = np.random.default_rng(seed)
+    tables = asking(tables, seed)
+    class_of, first = tables.class_of.copy(), len(tables.taken)
+    class_of[0x3000:0xD800] = rng.integers(first - 2, first + 3, 0xD800 - 0x3000)
+    taken, asked, in_runs, begins = (np.pad(table, (0, 3)) for table in (tables.taken, *3 * [tables.asked]))
+    inside = np.arange(len(taken)) >= first - 1
+    in_runs[inside] = inside & ~asked[inside]
+    in_runs[first + 2, first] = False  # so runs go on where nothing is asked
+    begins[:] = inside & (rng.random(begins.shape) < 0.1)
+    taken[asked | in_runs] = False
+    runs = Runs(in_runs & ~asked, begins, inside)
+    return tables._replace(class_of=class_of, certified=taken, taken=taken, asked=asked, runs=runs)
+
+
+@pytest.mark.parametrize("alphabet", ["中国はがカ가あ文", "中国はがカ가あ文 a。é😀"])
+@pytest.mark.parametrize("count", [2, 31, 33, 300, TILE - 1, TILE + 4, 3 * TILE + 17])
+def test_good_runs_are_found_as_on_the_cpu(count, alphabet, device):
+    for seed in range(4):
+        flat, tables = random_bytes(seed, alphabet, count), running(random_tables(seed), seed)
+        mask, _report = run_cut_words(device, flat, tables)
+        assert_same_bits(mask, reference_mask(flat, tables))
+        assert_same_bits(mask, plain_mask(flat, tables))
+
+
+@pytest.mark.parametrize("before", [0, 1, 2, 29, 30, 31, TILE - 1])
+def test_runs_are_as_long_as_on_the_cpu(before, device):
+    """Behind a neighbour that fits nothing begins anew, so pairs are asked for until the run is too long."""
+    tables = running(random_tables(1), 1)
+    run, space = (tables.class_of[ord(c)] for c in "中 ")
+    begins = np.zeros_like(tables.runs.begins)
+    begins[space] = tables.runs.inside
+    one_class = np.where(tables.class_of < len(tables.taken) - 4, tables.class_of, run).astype(np.uint8)
+    one_class[0x3000:0xD800] = len(tables.taken) - 1
+    tables = tables._replace(
+        class_of=one_class, pairs=np.zeros(1 << 9, np.uint32), runs=tables.runs._replace(begins=begins)
+    )
+    tables.runs.asked[-1, -1] = True
+    flat = np.frombuffer(("a" * before + " " + "中" * (2 * LONGEST_RUN) + "a中中").encode(), np.uint8)
+    mask, _report = run_cut_words(device, flat, tables)
+    assert_same_bits(mask, reference_mask(flat, tables))
+    assert_same_bits(mask, plain_mask(flat, tables))
+    cuts = np.flatnonzero(np.unpackbits(mask.view(np.uint8), bitorder="little"))
+    in_the_run = (cuts[(cuts > before + 1) & (cuts < before + 1 + 6 * LONGEST_RUN)] - before - 1) // 3
+    assert in_the_run.tolist() == list(range(1, LONGEST_RUN + 1))
+
+
+@given(
+    st.lists(st.sampled_from([b"\xe4\xb8\xad", b"\xe5\x9b\xbd", b"\x80", b"\xe4\xb8", b"\xe4", b"\xf0\x9f"])),
+    st.integers(0, 40),
+)
+@settings(max_examples=200, deadline=None)
+def test_what_is_no_utf8_leads_no_run_out_of_the_text(device, parts, before):
+    joined = b"".join([*parts, "中".encode() * before])
+    _, report = run_cut_words(device, np.frombuffer(joined, np.uint8), running(random_tables(1), 1))
+    assert report[FIRST_BAD] == first_bad_of(joined)
 
 
 @pytest.mark.parametrize("classes", [1, 2, 32])
@@ -302,6 +362,30 @@ def test_no_text_that_holds_a_token_is_overlooked(given, tokens, name, device):
         sections = find_sections(batch.bytes, batch.starts, added)
         assert (sections.flags == WHOLE_TEXT).all()
         assert sections.start.tolist() == batch.starts[:-1].tolist()
+
+
+RUN_FAULTS = {
+    "runs never end": ("max(at - LONGEST_RUN + 1, (i64)0)", "(i64)0"),
+    "runs begin anywhere": ("bit_of(runs.begins[last_class % MOST_CLASSES], this_class) != 0", "true"),
+    "runs go through anything": (" && bit_of(runs.inside, this_class) != 0", ""),
+    "pairs asked anywhere need a run": ("second) != 0) return 1;", "second) == 7) return 1;"),
+    "what is known of a run is forgotten to end": (
+        "return known.begin >= first ? known.begin : NOWHERE;",
+        "return at;",
+    ),
+}
+
+
+def check_runs(device) -> None:
+    test_good_runs_are_found_as_on_the_cpu(3 * TILE + 17, "中国はがカ가あ文 a。é😀", device)
+    test_runs_are_as_long_as_on_the_cpu(1, device)
+
+
+@pytest.mark.parametrize("fault", RUN_FAULTS.values(), ids=RUN_FAULTS)
+def test_a_fault_of_runs_is_noticed(fault, tmp_path):
+    broken = EmulatedDevice(folders=[kernel_copies.broken(tmp_path, "cut.cu", *fault)])
+    with pytest.raises(AssertionError):
+        check_runs(broken)
 
 
 FAULTS = {

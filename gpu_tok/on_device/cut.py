@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gpu_tok.cut import row_words
+from gpu_tok.cut import row_words, run_words
 from gpu_tok.on_device import added_tokens
 from gpu_tok.on_device.added_tokens import TokenTables
 from gpu_tok.on_device.batch_table import starts_on
@@ -22,12 +22,14 @@ BEGINS_TOKEN = 32  # a bit above the class
 class CutterTables(NamedTuple):
     """On the device. class_of: uint8[0x110000], with BEGINS_TOKEN where an added token may begin; taken: uint32[64],
     a bit for each class that is cut off behind, the rows of 32 classes twice; asked: the same, but not for those that
-    `pairs` holds: uint32[words], None where nothing is asked. tokens: None where there are none."""
+    `pairs` holds: uint32[words], None where nothing is asked. runs: uint32[65], the struct RunTables, which says what
+    of it is asked in good runs only; None where nothing is. tokens: None where there are none."""
 
     class_of: Any
     taken: Any
     asked: Any
     pairs: Any
+    runs: Any
     tokens: TokenTables | None
 
 
@@ -43,16 +45,23 @@ class Cuts(NamedTuple):
 
 def upload(device: Any, cuts: CutTables, added: AddedTokenTables | None = None) -> CutterTables:
     """The tables of the cut step in the device's memory. added: the tokens that it looks out for."""
-    rows = np.zeros((2, CLASSES), np.uint32)
-    rows[:, : len(cuts.taken)] = row_words(cuts.taken), row_words(cuts.asked)
-    taken, asked = (device.upload(np.tile(words, 2)) for words in rows)
+    anywhere = row_words(cuts.asked)
+    in_runs, begins, inside = run_words(cuts.runs)
+    asked = anywhere | in_runs if cuts.runs else anywhere
+    taken, asked = (device.upload(np.tile(_padded(words), 2)) for words in (row_words(cuts.taken), asked))
+    runs = device.upload(np.concatenate([_padded(anywhere), _padded(begins), inside])) if cuts.runs else None
     class_of = np.ascontiguousarray(cuts.class_of, np.uint8)
     tokens = None
     if added is not None:
         class_of = class_of | BEGINS_TOKEN * added_tokens.opening_code_points(added.begins).astype(np.uint8)
         tokens = added_tokens.upload(device, added)
     pairs = device.upload(cuts.pairs) if len(cuts.pairs) else None
-    return CutterTables(device.upload(class_of), taken, asked, pairs, tokens)
+    return CutterTables(device.upload(class_of), taken, asked, pairs, runs, tokens)
+
+
+def _padded(words: np.ndarray) -> np.ndarray:
+    """Rows of 32 classes, those that are not there empty."""
+    return np.pad(words, (0, CLASSES - len(words)))
 
 
 def run(device: Any, text: Text, tables: CutterTables) -> Cuts:
@@ -76,7 +85,7 @@ def run(device: Any, text: Text, tables: CutterTables) -> Cuts:
 def table_arguments(tables: CutterTables) -> tuple[Any, ...]:
     """The tables as cut_words takes them."""
     pair_words = 0 if tables.pairs is None else len(tables.pairs)
-    cuts = (tables.class_of, tables.taken, tables.asked, tables.pairs, pair_words)
+    cuts = (tables.class_of, tables.taken, tables.asked, tables.pairs, pair_words, tables.runs)
     tokens = tables.tokens
     if tokens is None:
         return (*cuts, None, 0, None, None)

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -58,6 +59,18 @@ class Accept(NamedTuple):
 
 
 Instruction = Read | Fork | Ahead | Accept
+
+
+class Runs(NamedTuple):
+    """Which cuts change no match if it is known what stands before a run of some atoms, as `Automaton.runs` says.
+
+    inside: bool[atoms], those that make runs. begins: bool[atoms, atoms]; [a, b]: behind an a, a good run begins with
+    b. harmless: bool[atoms, atoms]; [a, b]: a cut is harmless if a is in a good run.
+    """
+
+    inside: npt.NDArray[np.bool_]
+    begins: npt.NDArray[np.bool_]
+    harmless: npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -116,12 +129,44 @@ class Automaton:
 
             \\p{L}+  a|b      \\p{N}{1,3}  not 1|2: behind one digit two more may follow, at the beginning three
         """
-        begun = self.next_state[BEGIN]
-        group = self._equivalent_states()
-        alike = (group[self.next_state] == group[begun]) & (self.next_state != NO_STATE)
-        ends_here = self.accepts[:, :-1] | self.succeeds()[self.next_state]
-        fine = self._unmoved() | (self.accepts[:, -1:] & alike & ends_here)
-        return np.array([fine[behind].all(0) for behind in self._states_behind()])
+        return np.array([self._harmless_in[behind].all(0) for behind in self._states_behind()])
+
+    def runs(self, weight: npt.NDArray[np.int64]) -> Runs:
+        """Cuts that are harmless in a *good* run only. It is one of some atoms, and behind each of its characters every
+        attempt that passes is in a state to which a text of these atoms alone leads that ends with this one.
+
+            [Lu Lo]*[Ll Lo]+    runs of Lo: a cut between two of them is harmless behind Lu or at the beginning, since
+                                any state there is one that Lo alone lead to; behind Ll it is not
+
+        A run stays good: an attempt that began before it and one that begins within it both go on from such a state
+        to such a state. It begins well behind an a if from any state behind an a, reading b ends all attempts or leads
+        to such a state. weight: int64[atoms], of how many characters that matter each atom is. Any atoms would be
+        sound; taken are, from the heaviest on, those by which no more is lost than won.
+        """
+        inside = np.zeros(len(weight), bool)
+        won, best = 0, Runs(inside, *(np.zeros((len(weight),) * 2, bool) for _ in range(2)))
+        for atom in np.argsort(-weight, kind="stable")[: np.count_nonzero(weight)]:
+            tried = self._runs_of(np.append(np.flatnonzero(best.inside), atom))
+            if (score := int(weight @ tried.harmless @ weight)) >= won:
+                won, best = score, tried
+        return best
+
+    def _runs_of(self, atoms: npt.NDArray[np.int64]) -> Runs:
+        """Good runs if they are of these atoms."""
+        good, before = np.zeros(len(self.next_state) + 1, bool), -1
+        good[[BEGIN, NO_STATE]] = True
+        while good.sum() > before:
+            before = good.sum()
+            good[self.next_state[good[:-1]][:, atoms]] = True
+        inside = np.zeros(self.next_state.shape[1], bool)
+        inside[atoms] = True
+        begins, harmless = (np.zeros((len(inside), len(inside)), bool) for _ in range(2))
+        for atom in atoms:
+            behind = np.append(np.unique(self.next_state[good[:-1], atom]), NO_STATE)
+            harmless[atom] = self._harmless_in[behind[behind != NO_STATE]].all(0)
+            stays_good = np.isin(self._group_of[self.next_state[:, atom]], self._group_of[behind])
+            begins[:, atom] = [stays_good[states].all() for states in self._states_behind()]
+        return Runs(inside, begins, harmless)
 
     def never_inside(self) -> npt.NDArray[np.bool_]:
         """Atoms that no match can hold: bool[atoms]."""
@@ -147,7 +192,16 @@ class Automaton:
         """In which states an atom ends an attempt as the end of the text does: bool[states, atoms]."""
         return (self.accepts[:, :-1] == self.accepts[:, -1:]) & (self.next_state == NO_STATE)
 
-    def _equivalent_states(self) -> npt.NDArray[np.int64]:
+    @cached_property
+    def _harmless_in(self) -> npt.NDArray[np.bool_]:
+        """In which states a cut before an atom is harmless: bool[states, atoms]."""
+        group = self._group_of
+        alike = (group[self.next_state] == group[self.next_state[BEGIN]]) & (self.next_state != NO_STATE)
+        ends_here = self.accepts[:, :-1] | self.succeeds()[self.next_state]
+        return self._unmoved() | (self.accepts[:, -1:] & alike & ends_here)
+
+    @cached_property
+    def _group_of(self) -> npt.NDArray[np.int64]:
         """A number for each state, the same for those that no text behind tells apart: int64[states + 1].
 
         The last is for NO_STATE, which as an index is the last place.

@@ -12,7 +12,9 @@ each encoded by the variant that its place asks for (`gpu_tok.tables.variants`).
 3. what acts at an end of a section acts on the chunk that has this end, and on no other.
 
 `certified` are all of them, over classes of code points; `taken` are those that give chunks of a good size. Between
-classes that are `asked` there is a cut, too, wherever the filter `pairs` says that the two are not joined.
+classes that are `asked` there is a cut, too, wherever the filter `pairs` says that the two are not joined. Some are
+asked in good runs only (`gpu_tok.tables.runs`): such a cut is sound for all y, but only for x that end with such a run.
+Of many cuts each is sound for all that stands before it; so all are, since the last one may be taken first.
 
     "The cat sat"  BERT     certified  The| |cat| |sat      taken  The| cat| sat
                    GPT-2    certified  The| cat| sat        taken  the same
@@ -22,12 +24,14 @@ classes that are `asked` there is a cut, too, wherever the filter `pairs` says t
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from gpu_tok.tables import variants
+from gpu_tok.tables.automaton import Runs as WordRuns
 from gpu_tok.tables.byte_joins import byte_joins
 from gpu_tok.tables.classes import Pairs, joint_classes, merge_classes
 from gpu_tok.tables.conditions import Chain, Condition, fulfilling_pairs
@@ -35,6 +39,7 @@ from gpu_tok.tables.definition import Definition
 from gpu_tok.tables.joins import ClassJoins, class_joins, joinable, joins_of
 from gpu_tok.tables.pairs import NO_PAIRS, Filter, Joinable, make_filter, may_join, unspaced
 from gpu_tok.tables.refusal import CannotCompile
+from gpu_tok.tables.runs import Runs, are_in_good_runs
 from gpu_tok.tables.steps import steps_of
 from gpu_tok.tables.unicode import CODE_POINTS
 from gpu_tok.tables.word_boundaries import WordBoundaries, find_word_boundaries
@@ -52,6 +57,7 @@ class CutTables(NamedTuple):
     asked: bool[classes, classes], never where certified; [a, b] says: a cut, unless the pair itself may be joined.
     pairs: uint32[words], the filter that says so (`gpu_tok.tables.pairs.may_join`); empty where nothing is asked.
     flags: the `gpu_tok.tables.ends` flags that change what a chunk becomes. reasons: what blocks or limits cuts.
+    runs: what is asked besides in good runs; None if nothing is.
     """
 
     class_of: npt.NDArray[np.uint8]
@@ -61,6 +67,35 @@ class CutTables(NamedTuple):
     pairs: Filter
     flags: int
     reasons: tuple[str, ...]
+    runs: Runs | None = None
+
+
+class _Conditions(NamedTuple):
+    """What pairs of raw code points have to fulfil to be certified, to be asked, to be asked in good runs, to begin
+    one, and, whatever stands before, to be inside one."""
+
+    certifying: Sequence[Condition]
+    asking: Sequence[Condition] = ()
+    asking_in_runs: Sequence[Condition] = ()
+    beginning: Sequence[Condition] = ()
+    inside: Sequence[Condition] = ()
+
+
+class _Pairs(NamedTuple):
+    """Which pairs of classes fulfil them."""
+
+    certified: Pairs
+    asked: Pairs
+    asked_in_runs: Pairs
+    begins: Pairs
+    inside: Pairs
+
+    def needed(self, has_filter: bool) -> _Pairs:
+        """The same, and nothing said twice or for nothing, since this would tell classes apart."""
+        asked = self.asked & ~self.certified & has_filter
+        in_runs = self.asked_in_runs & ~self.certified & ~asked & has_filter
+        has_runs = in_runs.any()
+        return _Pairs(self.certified, asked, in_runs, self.begins & has_runs, self.inside & has_runs)
 
 
 def derive(definition: Definition) -> CutTables:
@@ -74,22 +109,22 @@ def derive(definition: Definition) -> CutTables:
     reasons: list[str] = []
     flags = variants.flags_that_matter(definition)
     try:
-        certifying, asking, pairs = _conditions(definition, reasons)
-        class_of, (certified, asked) = fulfilling_pairs([certifying, asking])
+        conditions, pairs = _conditions(definition, reasons)
+        class_of, tables = fulfilling_pairs(conditions)
     except CannotCompile as refusal:
         reasons.append(f"{refusal.part}: {refusal.reason}; a section is one chunk")
         class_of, pairs = np.zeros(CODE_POINTS, np.uint16), NO_PAIRS
-        certified = asked = np.zeros((1, 1), bool)
-    if len(pairs) == 0:
-        asked = np.zeros_like(certified)
-    class_of, certified, taken, asked = _choose(class_of, certified, asked & ~certified)
-    tables = [certified, taken, asked]
+        tables = [np.zeros((1, 1), bool)] * 5
+    class_of, taken, tables = _choose(class_of, tables)
+    certified, *others = _Pairs(*tables).needed(has_filter=len(pairs) > 0)
+    tables = [certified, taken, *others]
     small_class_of, small = merge_classes(class_of, tables, MOST_CLASSES)
     if len(np.unique(np.hstack([side for table in tables for side in (table, table.T)]), axis=0)) > MOST_CLASSES:
         reasons.append(f"more than {MOST_CLASSES} classes of characters: the rarest are merged and lose cuts")
-    certified, taken, asked = small
-    pairs = pairs if asked.any() else NO_PAIRS
-    return CutTables(small_class_of, certified, taken, asked, pairs, flags, tuple(reasons))
+    certified, taken, asked, asked_in_runs, begins, inside = small
+    runs = Runs(asked_in_runs, begins, inside[0]) if asked_in_runs.any() else None
+    pairs = pairs if asked.any() or runs else NO_PAIRS
+    return CutTables(small_class_of, certified, taken, asked, pairs, flags, tuple(reasons), runs)
 
 
 def cuts_between(code_point: npt.NDArray[np.uint32], tables: CutTables) -> tuple[Cuts, Cuts]:
@@ -97,15 +132,18 @@ def cuts_between(code_point: npt.NDArray[np.uint32], tables: CutTables) -> tuple
 
     This is the step in words: `cpu_ref/cut.py` and `kernels/cut.cu` do the same to bytes.
     """
-    first, second = tables.class_of[code_point[:-1]], tables.class_of[code_point[1:]]
+    class_of = tables.class_of[code_point]
+    first, second = class_of[:-1], class_of[1:]
     apart = tables.asked[first, second]
+    if tables.runs:
+        apart |= tables.runs.asked[first, second] & are_in_good_runs(class_of, tables.runs)[:-1]
     asked = np.flatnonzero(apart)
     apart[asked] = ~may_join(code_point[asked], code_point[asked + 1], tables.pairs)
     return tables.certified[first, second] | apart, tables.taken[first, second] | apart
 
 
-def _conditions(definition: Definition, reasons: list[str]) -> tuple[list[Condition], list[Condition], Filter]:
-    """All that a certified and that an asked pair has to fulfil, over raw code points, and the filter."""
+def _conditions(definition: Definition, reasons: list[str]) -> tuple[_Conditions, Filter]:
+    """All that pairs have to fulfil, and the filter."""
     chain = Chain()
     for place, part in definition.parts("normalizer"):
         for step in steps_of(part, place):
@@ -116,11 +154,16 @@ def _conditions(definition: Definition, reasons: list[str]) -> tuple[list[Condit
         chain.act_on_the_left(words.prefixed)
     certifying = [*chain.conditions, _apart(words, classes, chain)]
     if model is None:
-        return certifying, [], NO_PAIRS
-    asking = [*chain.conditions, chain.known(), _open(words, model, chain)]
+        return _Conditions(certifying), NO_PAIRS
+    known = [*chain.conditions, chain.known()]
+    asking = [*known, _open(words, words.open, model, chain)]
     which, becoming = chain.begins_with(model.second, unspaced())
     pairs = make_filter(np.append(model.first, model.first[which]), np.append(model.second, becoming))
-    return certifying, asking, pairs
+    if words.runs is None:
+        return _Conditions(certifying, asking, asking), pairs
+    asking_in_runs = [*known, _open(words, words.runs.harmless, model, chain)]
+    begins, inside = _runs(words, words.runs, chain)
+    return _Conditions(certifying, asking, asking_in_runs, [begins], [inside]), pairs
 
 
 def _model(
@@ -161,33 +204,41 @@ def _apart(words: WordBoundaries, classes: ClassJoins | None, chain: Chain) -> C
     return chain.condition(atom_of, ~(words.certain[np.ix_(atom, atom)] | fine))
 
 
-def _open(words: WordBoundaries, model: Joinable, chain: Chain) -> Condition:
-    """Only between characters of two words, or of one word if the model keeps to its pairs there."""
-    assert words.open is not None
+def _open(words: WordBoundaries, open: Pairs | None, model: Joinable, chain: Chain) -> Condition:
+    """Only between characters of two words, or of one that parts of the pre-tokenizer leave open, if the model keeps to
+    its pairs there."""
+    assert open is not None
     kind_of = np.where(words.given == np.arange(CODE_POINTS), model.kind_of, 0)
     atom_of, (atom, kind) = joint_classes([words.atom_of, kind_of])
-    fine = words.open[np.ix_(atom, atom)] & model.open[np.ix_(kind, kind)]
+    fine = open[np.ix_(atom, atom)] & model.open[np.ix_(kind, kind)]
     return chain.condition(atom_of, ~(words.certain[np.ix_(atom, atom)] | fine))
 
 
-def _choose(
-    class_of: npt.NDArray[np.uint16], certified: Pairs, asked: Pairs
-) -> tuple[npt.NDArray[np.uint16], Pairs, Pairs, Pairs]:
+def _runs(words: WordBoundaries, runs: WordRuns, chain: Chain) -> tuple[Condition, Condition]:
+    """Where good runs begin, and what is inside them: unspaced characters only."""
+    atom_of, (atom, counts) = joint_classes([words.atom_of, unspaced().astype(np.uint8)])
+    inside = np.broadcast_to(runs.inside[atom] & (counts == 1), (len(atom), len(atom)))
+    begins = runs.begins[np.ix_(atom, atom)] & inside
+    return chain.condition(atom_of, ~begins), chain.condition(atom_of, ~inside)
+
+
+def _choose(class_of: npt.NDArray[np.uint16], tables: list[Pairs]) -> tuple[npt.NDArray[np.uint16], Pairs, list[Pairs]]:
     """Of the certified cuts those to take: all, but none behind a space where that is no part of any word.
 
-    Returns the classes, certified, taken, asked. The space gets a class of its own. Measured on BERT, bytes a chunk and
-    share of distinct chunks in 5 MB of English, 5 MB of code and 1.8 MB of Chinese: all cuts 2.27 2.5 %, 1.91 1.6 %,
-    2.68 1.1 %; none behind a space 3.85 5.7 %, 3.41 4.2 %, 2.89 1.6 %; none between spaces only 2.49 2.7 %, 2.63 2.1 %,
-    2.76 1.2 %.
+    Returns the classes, those taken, and the tables, of which the certified cuts are the first. The space gets a class
+    of its own. Measured on BERT, bytes a chunk and share of distinct chunks in 5 MB of English, 5 MB of code and 1.8 MB
+    of Chinese: all cuts 2.27 2.5 %, 1.91 1.6 %, 2.68 1.1 %; none behind a space 3.85 5.7 %, 3.41 4.2 %, 2.89 1.6 %;
+    none between spaces only 2.49 2.7 %, 2.63 2.1 %, 2.76 1.2 %.
     """
+    certified = tables[0]
     space, letter = class_of[[SPACE, LETTER]]
     if not (certified[space, letter] and certified[letter, space]):
-        return class_of, certified, certified.copy(), asked
+        return class_of, certified.copy(), tables
     if np.count_nonzero(class_of == space) > 1:
         of_its_own = np.append(np.arange(len(certified)), space)
         space, class_of = len(certified), class_of.copy()
         class_of[SPACE] = space
-        certified, asked = (table[np.ix_(of_its_own, of_its_own)] for table in (certified, asked))
-    taken = certified.copy()
+        tables = [table[np.ix_(of_its_own, of_its_own)] for table in tables]
+    taken = tables[0].copy()
     taken[space, :] = False
-    return class_of, certified, taken, asked
+    return class_of, taken, tables

@@ -19,8 +19,10 @@ import numpy as np
 
 from gpu_tok.tables import regex, unicode
 from gpu_tok.tables.atoms import Atoms, atoms_of, only
+from gpu_tok.tables.automaton import Runs
 from gpu_tok.tables.classes import Pairs
 from gpu_tok.tables.definition import Part
+from gpu_tok.tables.pairs import unspaced
 from gpu_tok.tables.refusal import CannotCompile
 from gpu_tok.tables.unicode import Property
 
@@ -35,6 +37,7 @@ class Splitter:
     independent: bool[n, n]. [a, b] says that the part makes the same of the texts `x a` and `b y` as of `x a b y`,
     whatever x and y are, but for a word that may run across the cut where that is no boundary.
     harmless: bool[n, n], more than `independent`: also where a match runs across that the parts divide in two.
+    runs: what more is harmless where it is known what stands before a run of unspaced characters.
     boundary: bool[n, n]. [a, b] says that no word runs across the cut, given that the cut is independent.
     prefix: what the part puts before a word that it is given, unless the word begins with it; "" if nothing.
     prefix_scheme: "always" (before every word that the part before made, so before the first word behind some cuts) or
@@ -47,6 +50,7 @@ class Splitter:
     atom_of: Atoms
     independent: Pairs
     harmless: Pairs
+    runs: Runs
     boundary: Pairs
     prefix: str = ""
     prefix_scheme: Literal["always", "first", "never"] = "never"
@@ -153,12 +157,15 @@ def _by_character(where: str, sets: list[Property], boundary: Callable[[list[Pai
     atom_of, members = atoms_of(sets)
     pairs = boundary(list(members))
     everywhere = np.ones_like(pairs)
-    return Splitter(where, atom_of, everywhere, everywhere, pairs, **added)
+    runs = Runs(everywhere[0], everywhere, everywhere)
+    return Splitter(where, atom_of, everywhere, everywhere, runs, pairs, **added)
 
 
 def _by_automaton(where: str, automaton: regex.Automaton, behavior: str, invert: bool, **added: Any) -> Splitter:
     pairs = boundaries(automaton.always_inside(), automaton.never_inside(), behavior, invert)
-    return Splitter(where, automaton.atom_of, automaton.independent(), automaton.harmless(), pairs, **added)
+    weight = np.bincount(automaton.atom_of[unspaced()], minlength=len(pairs))
+    harmless, runs = automaton.harmless(), automaton.runs(weight)
+    return Splitter(where, automaton.atom_of, automaton.independent(), harmless, runs, pairs, **added)
 
 
 def boundaries(inside: Pairs, outside: Pairs, behavior: str, invert: bool = False) -> Pairs:

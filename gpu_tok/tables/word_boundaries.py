@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from gpu_tok.tables.automaton import Runs
 from gpu_tok.tables.classes import Pairs, joint_classes
 from gpu_tok.tables.definition import Definition
 from gpu_tok.tables.refusal import CannotCompile
@@ -18,14 +19,16 @@ class WordBoundaries(NamedTuple):
     """atom_of: uint16[0x110000]. certain: bool[atoms, atoms]; [a, b]: words end there in any context.
 
     open: bool[atoms, atoms]; [a, b]: no part looks across or puts a prefix there, so only the model could. None where
-    a part is unknown. given: uint32[0x110000], what the model is given in the place of each; its bytes as characters
-    if makes_bytes. prefixed: the characters before which a prefix would be put at the left end of a section, None if
-    none is.
+    a part is unknown. runs: the same for a in a good run (`gpu_tok.tables.automaton.Runs`, over these atoms); None
+    where nothing is known of runs, too. given: uint32[0x110000], what the model is given in the place of each; its
+    bytes as characters if makes_bytes. prefixed: the characters before which a prefix would be put at the left end of a
+    section, None if none is.
     """
 
     atom_of: npt.NDArray[np.uint16]
     certain: Pairs
     open: Pairs | None
+    runs: Runs | None
     given: npt.NDArray[np.uint32]
     makes_bytes: bool
     prefixed: Property | None
@@ -52,15 +55,23 @@ def find_word_boundaries(definition: Definition, reasons: list[str]) -> WordBoun
     atom_of, members = joint_classes([*atoms, *quiet, np.zeros(CODE_POINTS, np.uint8)])
     certain = np.zeros((members.shape[1],) * 2, bool)
     harmless = ~certain
+    runs = Runs(~certain[0], ~certain, ~certain)
     for at, splitter in enumerate(splitters):
-        pairs = np.ix_(members[at], members[at])
+        atom = members[at]
+        pairs = np.ix_(atom, atom)
+        begins = splitter.runs.begins[pairs] | certain  # this part sees nothing that stands before
         bounded = splitter.independent[pairs] & splitter.boundary[pairs]
         certain |= harmless & bounded & (members[len(splitters) + at] == 1)
         harmless &= splitter.harmless[pairs]
+        inside = runs.inside & splitter.runs.inside[atom]
+        runs = Runs(inside, runs.begins & begins, runs.harmless & splitter.runs.harmless[pairs])
     quiet_everywhere = members[len(splitters) : -1].all(axis=0)
-    within = harmless & quiet_everywhere if len(splitters) == len(definition.pre_tokenizers) else None
+    all_known = len(splitters) == len(definition.pre_tokenizers)
+    within = harmless & quiet_everywhere if all_known else None
+    plain = not definition.normalizers and not any(splitter.prefix for splitter in splitters)
     makes_bytes = bool(splitters) and splitters[-1].makes_bytes
-    return WordBoundaries(atom_of, certain, within, given, makes_bytes, prefixes.prefixed)
+    in_runs = runs if all_known and plain else None
+    return WordBoundaries(atom_of, certain, within, in_runs, given, makes_bytes, prefixes.prefixed)
 
 
 def _refuse_uncertain_starts(definition: Definition) -> None:
