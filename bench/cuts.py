@@ -43,7 +43,7 @@ FORESEEN = {
 
 
 def measure(tables: CutTables, batch: list[str]) -> dict[str, float]:
-    """Bytes a chunk, and distinct chunks in a hundred."""
+    """Bytes a chunk, distinct chunks in a hundred, and how many bytes in a hundred are in those."""
     chunks = byte_count = 0
     distinct: set[bytes] = set()
     for text in filter(None, batch):
@@ -55,7 +55,11 @@ def measure(tables: CutTables, batch: list[str]) -> dict[str, float]:
         distinct.update(raw[begin:end] for begin, end in pairwise(edges))
         chunks += len(edges) - 1
         byte_count += len(raw)
-    return {"bytes_a_chunk": round(byte_count / chunks, 2), "distinct_percent": round(100 * len(distinct) / chunks, 1)}
+    return {
+        "bytes_a_chunk": round(byte_count / chunks, 2),
+        "distinct_percent": round(100 * len(distinct) / chunks, 1),
+        "distinct_bytes_percent": round(100 * sum(map(len, distinct)) / byte_count, 1),
+    }
 
 
 def measure_all(path: Path, batches: dict[str, list[str]]) -> list[dict[str, Any]]:
@@ -71,12 +75,13 @@ def measure_all(path: Path, batches: dict[str, list[str]]) -> list[dict[str, Any
 
 
 def show(results: list[dict[str, Any]]) -> None:
-    table = Table(title="chunks: bytes each, distinct ones in a hundred, and what was foreseen")
-    for heading in ("tokenizer", "text", "bytes a chunk", "distinct %", "foreseen"):
+    table = Table(title="chunks: bytes each, distinct ones in a hundred, their bytes, and what was foreseen")
+    for heading in ("tokenizer", "text", "bytes a chunk", "distinct %", "bytes %", "foreseen"):
         table.add_column(heading)
     for result in results:
         foreseen = "" if result["foreseen"] is None else "{:.2f}, {:.1f} %".format(*result["foreseen"])
-        numbers = f"{result['bytes_a_chunk']:.2f}", f"{result['distinct_percent']:.1f}"
+        shares = (f"{result[name]:.1f}" for name in ("distinct_percent", "distinct_bytes_percent"))
+        numbers = f"{result['bytes_a_chunk']:.2f}", *shares
         table.add_row(result["tokenizer"], result["text"], *numbers, foreseen)
     Console().print(table)
 
