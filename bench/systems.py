@@ -15,6 +15,9 @@ from typing import Any
 
 import numpy as np
 
+from gpu_tok.tables.decode import byte_alphabet
+from gpu_tok.tables.definition import Definition
+
 
 class Unsupported(Exception):  # noqa: N818 - no error: the table shows the reason
     """This system is not installed, or does not load this tokenizer."""
@@ -198,7 +201,54 @@ class Gigatoken(System):
         return list(decoded)
 
 
-SYSTEMS: tuple[type[System], ...] = (Reference, GpuTok, GpuTokStrings, Nanotoken, NanotokenStrings, Gigatoken)
+class Tiktoken(System):
+    """tiktoken with the pieces of a `tokenizer.json`, whose ids serve as ranks: whether they may, the ids show."""
+
+    name = "tiktoken"
+    lacks = "all but byte-level BPE with one pattern; it keeps no table and works on strings"
+    rounds_at_most = Reference.rounds_at_most
+
+    def __init__(self, path: Path, threads: int) -> None:
+        import tiktoken
+
+        definition = Definition.from_file(path)
+        byte_of = byte_alphabet()
+        if definition.model["type"] != "BPE" or definition.json["normalizer"]:
+            raise Unsupported("no byte-level BPE without a normalizer")
+        pieces = definition.model["vocab"].items()
+        ranks = {bytes(map(byte_of.__getitem__, piece)): rank for piece, rank in pieces if set(piece) <= byte_of.keys()}
+        self.encoding = tiktoken.Encoding(
+            path.stem, pat_str=pattern_of(definition.pre_tokenizers), mergeable_ranks=ranks, special_tokens={}
+        )
+        self.threads = threads
+
+    def encode(self, prepared: Any) -> Any:
+        return self.encoding.encode_ordinary_batch(prepared, num_threads=self.threads)
+
+    def ids(self, encoded: Any) -> tuple[np.ndarray, np.ndarray]:
+        return flatten(encoded)
+
+    def prepare_ids(self, rows: list[np.ndarray]) -> Any:
+        return [row.tolist() for row in rows]
+
+    def decode(self, prepared: Any) -> Any:
+        return self.encoding.decode_batch(prepared, num_threads=self.threads)
+
+
+GPT2_PATTERN = r"'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
+
+
+def pattern_of(pre_tokenizers: Sequence[dict[str, Any]]) -> str:
+    """The one pattern that pre-tokenizers split by."""
+    match [part["type"] for part in pre_tokenizers]:
+        case ["ByteLevel"] if pre_tokenizers[0]["use_regex"]:
+            return GPT2_PATTERN
+        case ["Split", "ByteLevel"] if "Regex" in pre_tokenizers[0]["pattern"]:
+            return str(pre_tokenizers[0]["pattern"]["Regex"])
+    raise Unsupported("more than one pattern")
+
+
+SYSTEMS: tuple[type[System], ...] = (Reference, GpuTok, GpuTokStrings, Nanotoken, NanotokenStrings, Gigatoken, Tiktoken)
 
 
 def make(kind: type[System], path: Path, threads: int) -> System:
@@ -207,7 +257,7 @@ def make(kind: type[System], path: Path, threads: int) -> System:
         system = kind(path, threads)
         system.encode(system.prepare(["a"]))
     except ModuleNotFoundError as error:
-        if error.name not in ("gpu_tok", "nanotoken", "gigatoken"):
+        if error.name not in ("gpu_tok", "nanotoken", "gigatoken", "tiktoken"):
             raise
         raise Unsupported("not installed") from error
     return system
