@@ -218,12 +218,15 @@ class Tiktoken(System):
         pieces = definition.model["vocab"].items()
         ranks = {bytes(map(byte_of.__getitem__, piece)): rank for piece, rank in pieces if set(piece) <= byte_of.keys()}
         self.encoding = tiktoken.Encoding(
-            path.stem, pat_str=pattern_of(definition.pre_tokenizers), mergeable_ranks=ranks, special_tokens={}
+            path.stem,
+            pat_str=pattern_of(definition.pre_tokenizers),
+            mergeable_ranks=ranks,
+            special_tokens={token["content"]: token["id"] for token in definition.added_tokens},
         )
         self.threads = threads
 
     def encode(self, prepared: Any) -> Any:
-        return self.encoding.encode_ordinary_batch(prepared, num_threads=self.threads)
+        return self.encoding.encode_batch(prepared, num_threads=self.threads, allowed_special="all")
 
     def ids(self, encoded: Any) -> tuple[np.ndarray, np.ndarray]:
         return flatten(encoded)
