@@ -15,8 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from gpu_tok.tables.decode import byte_alphabet
+from gpu_tok.tables.decode import BYTE_OF
 from gpu_tok.tables.definition import Definition
+from gpu_tok.tables.splitters import GPT2_PATTERN
 
 
 class Unsupported(Exception):  # noqa: N818 - no error: the table shows the reason
@@ -212,11 +213,10 @@ class Tiktoken(System):
         import tiktoken
 
         definition = Definition.from_file(path)
-        byte_of = byte_alphabet()
         if definition.model["type"] != "BPE" or definition.json["normalizer"]:
             raise Unsupported("no byte-level BPE without a normalizer")
         pieces = definition.model["vocab"].items()
-        ranks = {bytes(map(byte_of.__getitem__, piece)): rank for piece, rank in pieces if set(piece) <= byte_of.keys()}
+        ranks = {bytes(map(BYTE_OF.__getitem__, piece)): rank for piece, rank in pieces if set(piece) <= BYTE_OF.keys()}
         self.encoding = tiktoken.Encoding(
             path.stem,
             pat_str=pattern_of(definition.pre_tokenizers),
@@ -236,9 +236,6 @@ class Tiktoken(System):
 
     def decode(self, prepared: Any) -> Any:
         return self.encoding.decode_batch(prepared, num_threads=self.threads)
-
-
-GPT2_PATTERN = r"'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
 
 
 def pattern_of(pre_tokenizers: Sequence[dict[str, Any]]) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from cpu_ref.compiled import inlined, kernel
-from cpu_ref.machine import equal_mask, load_u8, trailing_zeros
+from cpu_ref.machine import address_of, equal_mask, load_u8, trailing_zeros
 from cpu_ref.utf8 import code_point_at, code_point_length
 from gpu_tok.tables.added_tokens import (
     FOLLOWS,
@@ -49,7 +49,7 @@ def mark_places(bytes, begin, end, begins, first_bytes, places):
         bytes       a b < x > c [ d        tokens <x> and [MASK]
         places      0 0 1 0 0 0 0 0        `[` can begin one, but `[d` cannot
     """
-    address = bytes.ctypes.data
+    address = address_of(bytes)
     count = 0
     for block in range(len(places)):
         at = begin + block * BLOCK
@@ -84,7 +84,7 @@ def pair_at(address, place, end):
 @inlined
 def next_place(bytes, at, end, kind, base, places, begins):
     """The first place from `at` where something of this kind may begin; `end` if nowhere. Blocks begin at `base`."""
-    address = bytes.ctypes.data
+    address = address_of(bytes)
     while at < end:
         block, offset = (at - base) >> BLOCK_SHIFT, (at - base) & (BLOCK - 1)
         left = places[block] >> np.uint64(offset)

@@ -37,9 +37,8 @@ def encode_chunks(bytes: Bytes, starts: Starts, tables: NativeTables, flags: Byt
     """
     flags = np.zeros(len(starts) - 1, np.uint8) if flags is None else writable(flags)
     bytes, starts = writable(bytes), writable(starts)
-    longest = int(np.diff(starts).max(initial=0))
-    if longest <= LONG_BYTES:
-        block_bytes = max(longest, min(BLOCK_BYTES, int(starts[-1] - starts[0])))
+    block_bytes = largest_block(starts)
+    if block_bytes <= LONG_BYTES:
         room = block_bytes * tables.normalizer.expansion
         return encode_blocks(bytes, starts, flags, tables, buffers_for(room, room, room))
     rows = []
@@ -74,6 +73,11 @@ def next_border(code_point: npt.NDArray[np.uint32], at: int, words: WordTables) 
             return at + int(parted[0])
         at += len(kinds) - 1
     return len(code_point)
+
+
+def largest_block(starts: Starts) -> int:
+    """The most bytes that a block of these chunks may have: BLOCK_BYTES, or those of a longer chunk."""
+    return max(int(np.diff(starts).max(initial=0)), min(BLOCK_BYTES, int(starts[-1] - starts[0])))
 
 
 class Buffers(NamedTuple):

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from cpu_ref.cold import BLOCK_BYTES, append, block_end, buffers_for, normalize_chunks, normalized, writable
+from cpu_ref.cold import append, block_end, buffers_for, largest_block, normalize_chunks, normalized, writable
 from cpu_ref.compiled import kernel
 from cpu_ref.merge import merge
 from cpu_ref.split_stages import split_stages, words_of
@@ -30,9 +30,7 @@ def encode_bpe_chunks(
     `gpu_tok.tables.ends`. Holds no GIL.
     """
     bytes, starts, flags = writable(bytes), writable(starts), writable(flags)
-    longest = int(np.diff(starts).max(initial=0))
-    block_bytes = max(longest, min(BLOCK_BYTES, int(starts[-1] - starts[0])))
-    code_points = block_bytes * tables.normalizer.expansion
+    code_points = largest_block(starts) * tables.normalizer.expansion
     characters = (code_points + 1) * tables.stages.expansion
     buffers = buffers_for(code_points, characters, characters * tables.model.expansion)
     return encode_bpe_blocks(bytes, starts, flags, tables, buffers)

@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 
 from cpu_ref.compiled import inlined, kernel
-from cpu_ref.machine import LANES, classify, common_bits_mask, load_u8, non_ascii_mask
+from cpu_ref.machine import LANES, address_of, classify, common_bits_mask, load_u8, non_ascii_mask, trailing_zeros
 from cpu_ref.utf8 import code_point_at, code_point_length
 from gpu_tok.tables.pairs import MULTIPLIER
 from gpu_tok.tables.runs import LONGEST_RUN
@@ -59,11 +59,11 @@ def cut_block(bytes, begin, count, last_class, skip, run, table, mask, before, a
     last_class: class of the code point before `begin`; skip: bytes at `begin` that end that code point; run: what
     `_run_behind` said of it. before, after: scratch, uint8[BLOCK + 64]. Returns the same three for the next block.
     """
-    address = bytes.ctypes.data + begin
+    address = address_of(bytes) + begin
     readable = len(bytes) - begin
     words = (count + LANES - 1) // LANES
-    before_address, after_address = before.ctypes.data, after.ctypes.data
-    values, ranges, range_count = table.values.ctypes.data, table.ranges.ctypes.data, len(table.ranges) // 4
+    before_address, after_address = address_of(before), address_of(after)
+    values, ranges, range_count = address_of(table.values), address_of(table.ranges), len(table.ranges) // 4
     has_lanes = table.has_lanes[0] != 0
     for word in range(words):
         at = word * LANES
@@ -142,19 +142,12 @@ def next_cut(bytes, begin, end, table):
         at += 1
     if at >= end:
         return -1
-    last_class, run = table.class_of[code_point_at(bytes, at)], np.int64(0)
-    at += code_point_length(bytes[at])
+    last_class, run = np.int64(table.class_of[code_point_at(bytes, at)]), np.int64(0)
+    skip = code_point_length(bytes[at])
     while at < end:
-        this_class = table.class_of[code_point_at(bytes, at)]
-        if table.taken[last_class] >> np.uint32(this_class) & np.uint32(1):
-            return at
-        asked = table.asked[last_class]
-        if len(table.in_run) > 0:
-            if run > 0:
-                asked |= table.asked_in_runs[last_class]
-            run = _run_behind(run, table.run_begins[last_class], table.in_run[0], this_class)
-        if asked >> np.uint32(this_class) & np.uint32(1) and _are_apart(bytes, at, table.pairs):
-            return at
-        last_class = this_class
-        at += code_point_length(bytes[at])
+        width = min(LANES, end - at)
+        cuts, last_class, skip, run = _cut_code_points(bytes, at, width, last_class, skip, run, table)
+        if cuts != 0:
+            return at + np.int64(trailing_zeros(cuts))
+        at += width
     return -1

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from cpu_ref.compiled import inlined, kernel
-from cpu_ref.machine import load_u8, load_u64, store_u64
+from cpu_ref.machine import address_of, load_u8, load_u64, store_u64
 from gpu_tok.tables.decode import DROPPED, INLINE, LONG, PARTIAL
 
 _LAST_ID = 0xFFFFFFFF  # the reference's ids are 32 bits wide
@@ -55,7 +55,7 @@ def write_bytes(ids, starts, heads, rows, pool, begin, end, places, out):
     places: i64[n + 1], where each row's bytes go in `out`; the last bytes of the range are written one by one, for
     what follows belongs to another range.
     """
-    size, base, limit = rows.shape[1], np.int64(out.ctypes.data), places[end]
+    size, base, limit = rows.shape[1], address_of(out), places[end]
     for row in range(begin, end):
         to = places[row]
         for part in range(2):
@@ -87,7 +87,7 @@ def count_repaired(bytes, places, partial, begin, end, counts):
 
     bytes: u8[n] at places: i64[n + 1]; only rows marked in `partial` are read, and valid ones are unmarked.
     """
-    base, bad_rows = np.int64(bytes.ctypes.data), 0
+    base, bad_rows = address_of(bytes), 0
     for row in range(begin, end):
         if not partial[row]:
             continue
@@ -107,7 +107,7 @@ def count_repaired(bytes, places, partial, begin, end, counts):
 @kernel
 def write_repaired(bytes, places, partial, begin, end, new_places, out):
     """Copies rows to their new places, with U+FFFD for each maximal invalid part of those marked in `partial`."""
-    base = np.int64(bytes.ctypes.data)
+    base = address_of(bytes)
     for row in range(begin, end):
         at, last, to = places[row], places[row + 1], new_places[row]
         if not partial[row]:

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from cpu_ref.compiled import inlined, kernel
-from cpu_ref.machine import fold_multiply, load_u8, load_u64, load_u64_acquire, store_u64, store_u64_release
+from cpu_ref.machine import address_of, fold_multiply, load_u8, load_u64, load_u64_acquire, store_u64, store_u64_release
 
 ROW_BYTES = 32
 SHORT = 15  # bytes of the longest key that lies in its row
@@ -174,8 +174,8 @@ def publish(table, bytes, starts, flags, ids, id_starts, first, row_limit):
     int64[chunks + 1]). The caller lets one thread in at a time.
     """
     keys, pool, used = table.keys, table.ids, table.used
-    rows_address, last_row = table.rows.ctypes.data, len(table.rows) // 4 - 1
-    text, readable_end = bytes.ctypes.data, len(bytes)
+    rows_address, last_row = address_of(table.rows), len(table.rows) // 4 - 1
+    text, readable_end = address_of(bytes), len(bytes)
     left_out = 0
     for chunk in range(first, len(starts) - 1):
         start, length = starts[chunk], starts[chunk + 1] - starts[chunk]
@@ -184,7 +184,7 @@ def publish(table, bytes, starts, flags, ids, id_starts, first, row_limit):
         low, high = key_of(text + start, readable_end - start, length)
         mixed = mix(low, high)
         high |= np.uint64(flags[chunk]) << _FLAGS_SHIFT
-        row = _free_row(low, high, mixed, rows_address, last_row, keys.ctypes.data, text + start, length)
+        row = _free_row(low, high, mixed, rows_address, last_row, address_of(keys), text + start, length)
         if row == 0:  # somebody else's row for the same chunk is as good
             continue
         if used[ROWS_USED] >= row_limit:
@@ -250,7 +250,7 @@ def move_rows(rows, larger):
             continue
         mixed = mix(rows[index], rows[index + 1] & _WITHOUT_FLAGS)
         for probe in range(PROBES):
-            row = row_address(larger.ctypes.data, last_row, mixed, probe)
+            row = row_address(address_of(larger), last_row, mixed, probe)
             if load_u64(row + 8) == 0:
                 for word in range(4):
                     store_u64(row + 8 * word, rows[index + word])
@@ -272,7 +272,7 @@ def number_distinct(bytes, misses, count):
     distinct = 0
     for miss in range(count):
         start, length, flags = misses[miss, 0], misses[miss, 1], misses[miss, 2]
-        low, high = key_of(bytes.ctypes.data + start, len(bytes) - start, length)
+        low, high = key_of(address_of(bytes) + start, len(bytes) - start, length)
         mixed = mix(low, high)
         slot = np.int64(mixed & np.uint64(capacity - 1))
         while True:
@@ -286,7 +286,7 @@ def number_distinct(bytes, misses, count):
             if (
                 misses[rival, 1] == length
                 and misses[rival, 2] == flags
-                and same_bytes(bytes.ctypes.data + misses[rival, 0], bytes.ctypes.data + start, length)
+                and same_bytes(address_of(bytes) + misses[rival, 0], address_of(bytes) + start, length)
             ):
                 number[miss] = other
                 break

@@ -1,6 +1,6 @@
 """What numba's Python has no word for: unaligned loads, vector compares, prefetch, ordered loads and stores.
 
-All addresses are whole numbers (`array.ctypes.data`); the caller answers for their bounds. Everything here is plain
+All addresses are whole numbers (`address_of`); the caller answers for their bounds. Everything here is plain
 LLVM, so it compiles for every processor that numba knows: vectors of 64 bytes become AVX-512, AVX2, SSE or NEON.
 """
 

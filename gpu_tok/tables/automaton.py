@@ -118,7 +118,7 @@ class Automaton:
         side, so that an attempt begins at the cut, as it would without the left side.
         """
         unmoved = self._unmoved()
-        return np.array([unmoved[behind].all(0) for behind in self._states_behind()])
+        return np.array([unmoved[behind].all(0) for behind in self._states_behind])
 
     def harmless(self) -> npt.NDArray[np.bool_]:
         """Between which atoms a cut changes no match but one that runs across it: bool[atoms, atoms].
@@ -129,7 +129,7 @@ class Automaton:
 
             \\p{L}+  a|b      \\p{N}{1,3}  not 1|2: behind one digit two more may follow, at the beginning three
         """
-        return np.array([self._harmless_in[behind].all(0) for behind in self._states_behind()])
+        return np.array([self._harmless_in[behind].all(0) for behind in self._states_behind])
 
     def runs(self, weight: npt.NDArray[np.int64]) -> Runs:
         """Cuts that are harmless in a *good* run only. It is one of some atoms, and behind each of its characters every
@@ -165,7 +165,7 @@ class Automaton:
             behind = np.append(np.unique(self.next_state[good[:-1], atom]), NO_STATE)
             harmless[atom] = self._harmless_in[behind[behind != NO_STATE]].all(0)
             stays_good = np.isin(self._group_of[self.next_state[:, atom]], self._group_of[behind])
-            begins[:, atom] = [stays_good[states].all() for states in self._states_behind()]
+            begins[:, atom] = [stays_good[states].all() for states in self._states_behind]
         return Runs(inside, begins, harmless)
 
     def never_inside(self) -> npt.NDArray[np.bool_]:
@@ -216,6 +216,7 @@ class Automaton:
                 return group
             count = int(group.max()) + 1
 
+    @cached_property
     def _states_behind(self) -> list[npt.NDArray[np.int32]]:
         reached = [np.unique(column) for column in self.next_state.T]
         return [states[states != NO_STATE] for states in reached]
