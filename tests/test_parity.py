@@ -215,6 +215,10 @@ def test_each_path_is_reported_by_itself(bert):
 def test_the_hash_is_fnv_1a_over_little_endian_words(bert):
     ids = np.array([0, 1, 255, 256, 65_536, 2**31 - 1, 7], np.int32)
     assert fnv1a(ids, np.uint64(FNV_START)) == compare.fnv1a(ids)
+    state = FNV_START
+    for at in range(len(ids)):
+        state = fnv1a(ids[at : at + 1], state)
+        assert state == compare.fnv1a(ids[: at + 1])  # below 2^63 and above
     report = check(bert, TextBatch.of(TEXTS))
     flat = np.concatenate([row.ids for row in bert.definition.reference.encode_batch(TEXTS)])
     assert report.hashes["reference"] == f"{compare.fnv1a(flat):016x}"
