@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -10,14 +10,21 @@ import numpy as np
 import tokenizers
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.table import Table
+from rich.text import Text
 
 from gpu_tok.explain import visible
+from gpu_tok.tables.added_tokens import BY_SUSPICION
 from gpu_tok.tables.cuts import CutTables
+from gpu_tok.tables.definition import Definition
+from gpu_tok.tables.postprocess import compile_postprocess
+from gpu_tok.tables.refusal import CannotCompile
+from gpu_tok.tables.variants import normalized_tokens
 
 if TYPE_CHECKING:
     from gpu_tok.tokenizer import Tokenizer
 
 GRADES = {1: "native", 3: "reference"}
+TOKENS_SHOWN = 8
 
 
 @dataclass(frozen=True)
@@ -48,7 +55,11 @@ class Cuts:
 
 @dataclass(frozen=True)
 class Info:
-    """See `Tokenizer.info`. Prints as a table with `rich.print`."""
+    """See `Tokenizer.info`. Prints as a table with `rich.print`.
+
+    by_reference: which texts, or parts of them, the reference encodes whole, whatever the grade of `encode`; no entry
+    where there are none.
+    """
 
     model: str
     fingerprint: str
@@ -65,6 +76,7 @@ class Info:
     decoder_type: str
     encode: Grade
     decode: Grade
+    by_reference: tuple[str, ...]
     cuts: Cuts
     table_bytes: int
     table_bytes_used: int
@@ -82,18 +94,24 @@ class Info:
         table = Table(show_header=False, box=None, pad_edge=False)
         table.add_column(style="bold")
         table.add_column(overflow="fold")
-        table.add_row("model", f"{self.model}, {self.vocabulary:,} pieces, {self.added_tokens:,} added tokens")
-        table.add_row("normalizer", ", ".join(self.normalizer) or "none")
-        table.add_row("pre_tokenizer", ", ".join(self.pre_tokenizer) or "none")
-        table.add_row("post_processor", self.post_processor)
-        table.add_row("decoder", self.decoder_type)
-        table.add_row("device", self._device_summary())
-        for name, part in (("encode", self.encode), ("decode", self.decode)):
-            table.add_row(name, "\n".join((f"grade {part.grade}: {part.name}", *part.reasons)))
-        table.add_row("cuts", self._cut_summary())
-        table.add_row("table", self._table_summary())
-        table.add_row("fingerprint", self.fingerprint)
-        table.add_row("reference", self.reference)
+        rows = [
+            ("model", f"{self.model}, {self.vocabulary:,} pieces, {self.added_tokens:,} added tokens"),
+            ("normalizer", ", ".join(self.normalizer) or "none"),
+            ("pre_tokenizer", ", ".join(self.pre_tokenizer) or "none"),
+            ("post_processor", self.post_processor),
+            ("decoder", self.decoder_type),
+            ("device", self._device_summary()),
+            ("encode", _grade_summary(self.encode)),
+            ("decode", _grade_summary(self.decode)),
+            ("by reference", "\n".join(self.by_reference)),
+            ("cuts", self._cut_summary()),
+            ("table", self._table_summary()),
+            ("fingerprint", self.fingerprint),
+            ("reference", self.reference),
+        ]
+        for name, value in rows:
+            if value:
+                table.add_row(name, Text(value))  # as it is: `[a-z]` in a reason is no markup
         return table
 
     def _device_summary(self) -> str:
@@ -142,6 +160,10 @@ def small_batches(byte_count: int) -> str:
     return f"batches under {byte_count:,} bytes of text go to the CPU" if byte_count else ""
 
 
+def _grade_summary(part: Grade) -> str:
+    return "\n".join((f"grade {part.grade}: {part.name}", *part.reasons))
+
+
 def info_of(tokenizer: Tokenizer) -> Info:
     """Collects what `Tokenizer.info` shows."""
     definition, cold, decoder, used = tokenizer.definition, tokenizer.cold, tokenizer.decoder, tokenizer.table_use()
@@ -161,6 +183,7 @@ def info_of(tokenizer: Tokenizer) -> Info:
         decoder_type=_type_of(definition.decoder),
         encode=_grade(tokenizer, cold.grade, cold.reasons),
         decode=_grade(tokenizer, decoder.grade, decoder.reasons),
+        by_reference=tuple(_by_reference(definition, tokenizer.added_tokens.normalized_pass)),
         cuts=_cuts(tokenizer.cuts),
         table_bytes=tokenizer.table.budget,
         table_bytes_used=used.bytes,
@@ -173,6 +196,24 @@ def _grade(tokenizer: Tokenizer, grade: int, reasons: Sequence[str]) -> Grade:
     """On a device, what only the reference can do is brought to the host for it."""
     leaves = grade == 3 and tokenizer.device.handle is not None
     return Grade(grade, f"{GRADES[grade]}, on the host" if leaves else GRADES[grade], tuple(reasons))
+
+
+def _by_reference(definition: Definition, normalized_pass: int) -> Iterator[str]:
+    """What the reference encodes whole, in words (`gpu_tok.whole`, `ends.WHOLE`)."""
+    try:
+        compile_postprocess(definition)
+    except CannotCompile as refusal:
+        yield f"all texts: {refusal}"
+    tokens = normalized_tokens(definition)
+    if tokens and definition.normalizers:
+        shown = ", ".join(_spelled(token["content"]) for token in tokens[:TOKENS_SHOWN])
+        more = f" and {len(tokens) - TOKENS_SHOWN} more" if len(tokens) > TOKENS_SHOWN else ""
+        when = "that, normalized, hold" if normalized_pass == BY_SUSPICION else "in which normalization makes or alters"
+        yield f"sections {when} an added token with `normalized: true`: {shown}{more}"
+
+
+def _spelled(content: str) -> str:
+    return f"{len(content)} spaces" if set(content) == {" "} else repr(content)
 
 
 def _type_of(part: dict[str, Any] | None) -> str:

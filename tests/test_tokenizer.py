@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
+import io
 import itertools
 import os
 import pickle
@@ -25,10 +27,13 @@ import vocabularies
 from compare import assert_same_ids
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as some
+from rich.console import Console
 from tokenizers import Tokenizer as Reference
 
 import gpu_tok
-from gpu_tok import DefinitionError, IdError, NotYetError, TextBatch, TextError, Tokenizer
+from gpu_tok import DefinitionError, IdError, NotYetError, TextBatch, TextError, Tokenizer, cold
+from gpu_tok.cold import _texts as texts_of
+from gpu_tok.info import Info
 
 QUICK = ["own/bert", "own/byte-level", "own/metaspace-first", "own/unigram"]
 
@@ -218,6 +223,15 @@ def test_arrays_that_may_not_be_written_to_are_taken(tokenizer):
     assert len(tokenizer("own/bert").encode_batch(TextBatch(flat, starts))) == 2
 
 
+def test_texts_may_begin_beyond_what_32_bits_hold(tokenizer):
+    batch, before = TextBatch.of(texts.TEXTS), (1 << 31) - 5
+    far = np.zeros(before + len(batch.bytes), np.uint8)  # memory that nobody touches is not there
+    far[before:] = batch.bytes
+    for name in ("own/bert", "own/byte-level"):
+        ours = tokenizer(name)
+        assert ours.encode_batch(TextBatch(far, before + batch.starts)).to_list() == ours.encode_batch(batch).to_list()
+
+
 @pytest.mark.parametrize("name", ["own/bert", "own/byte-level", "own/prepend"])
 @pytest.mark.parametrize("side", ["left", "right"])
 @pytest.mark.parametrize("max_length", [0, 1, 2, 3, 5, 16, 1000])
@@ -246,10 +260,12 @@ def test_arguments_go_before_the_file(padding, device, definition_text):
     assert_same_ids(theirs, texts.TEXTS, batch)
 
 
+FIRST, SECOND = {"Sequence": {"id": "A", "type_id": 0}}, {"Sequence": {"id": "B", "type_id": 1}}
+TWICE = {"type": "TemplateProcessing", "single": [FIRST] * 2, "pair": [FIRST, SECOND], "special_tokens": {}}
+
+
 def test_a_post_processor_without_a_native_form_is_exact_too(device, definition_text):
-    first, second = {"Sequence": {"id": "A", "type_id": 0}}, {"Sequence": {"id": "B", "type_id": 1}}
-    twice = {"type": "TemplateProcessing", "single": [first] * 2, "pair": [first, second], "special_tokens": {}}
-    text = oracle.changed(definition_text("own/bert"), post_processor=twice)
+    text = oracle.changed(definition_text("own/bert"), post_processor=TWICE)
     given_texts = ["the cat", "", "sat"]
     batch = Tokenizer.from_str(text, device=device).encode_batch(given_texts, padding="longest")
     theirs = oracle.copy_of(oracle.plain(text))
@@ -385,8 +401,6 @@ def test_a_process_forked_after_use_does_not_hang(device, count, parallelism, de
 
 
 def test_info_says_what_a_tokenizer_is(tokenizer):
-    from rich.console import Console
-
     for name in QUICK:
         info = tokenizer(name).info()
         described = info.to_dict()
@@ -394,11 +408,53 @@ def test_info_says_what_a_tokenizer_is(tokenizer):
         assert described["encode"]["grade"] == 1 or described["encode"]["reasons"]
         assert set(info.cuts.taken) <= set(info.cuts.certified)
         assert info.table_bytes_used <= info.table_bytes
-        console = Console(record=True, width=120)
-        console.print(info)
-        assert "certified" in console.export_text()
+        assert "certified" in shown(info)
     assert tokenizer("own/bert").info().encode.grade == 1
     assert tokenizer("own/bert").info().decode.grade == 1
+
+
+PLAIN = dict.fromkeys(("single_word", "lstrip", "rstrip", "special"), False)
+
+
+@pytest.mark.parametrize(
+    ("normalizer", "text", "finding"),
+    [
+        (None, "a;b", ""),
+        ("NFC", "a;b\u037e", "sections in which normalization makes or alters an added token"),
+        ("Lowercase", "a;b", "sections that, normalized, hold an added token"),
+    ],
+)
+def test_info_says_which_sections_the_reference_encodes(
+    normalizer, text, finding, device, definition_text, monkeypatch
+):
+    token = {"id": 11, "content": ";", "normalized": True, **PLAIN}
+    normalizer = normalizer and {"type": normalizer}
+    definition = oracle.changed(definition_text("own/bert"), added_tokens=[token], normalizer=normalizer)
+    asked: list[str] = []
+    monkeypatch.setattr(cold, "_texts", lambda *chunks: asked.extend(found := texts_of(*chunks)) or found)
+    ours = Tokenizer.from_str(definition, device=device)
+    assert_same_ids(oracle.plain(definition), [text], ours.encode_batch([text]))
+    assert asked == [text] * bool(finding)
+    assert ours.info().by_reference == ((f"{finding} with `normalized: true`: ';'",) if finding else ())
+    assert ("by reference" in shown(ours.info())) == bool(finding)
+
+
+def test_info_says_that_the_reference_encodes_all_texts(device, definition_text):
+    info = Tokenizer.from_str(oracle.changed(definition_text("own/bert"), post_processor=TWICE), device=device).info()
+    assert info.encode.grade == 1
+    assert "all texts: post_processor: the text stands 2 times" in shown(info)
+
+
+def shown(info: Info) -> str:
+    console = Console(record=True, width=120, file=io.StringIO())
+    console.print(info)
+    return " ".join(console.export_text().split())
+
+
+def test_what_info_says_is_shown_as_it_is(on_cpu):
+    reason = "pre_tokenizer: a pattern with [a-z] and [/b]"
+    info = on_cpu("own/bert").info()
+    assert reason in shown(dataclasses.replace(info, encode=dataclasses.replace(info.encode, reasons=(reason,))))
 
 
 def test_the_package_offers_its_names():
