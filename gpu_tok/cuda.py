@@ -25,13 +25,13 @@ from gpu_tok import compile as compiler
 from gpu_tok import nvrtc
 from gpu_tok.copies import Copy
 from gpu_tok.device import Workers, usable_cores
-from gpu_tok.errors import DeviceError
+from gpu_tok.errors import DeviceError, no_memory
 
 USE_CPU = 'or use device="cpu"'
 NO_DRIVER = "there is no NVIDIA driver on this machine"
 DRIVERS = ("nvcuda.dll",) if sys.platform == "win32" else ("libcuda.so.1", "libcuda.so")
 BLOCKS_EACH = 8  # of 256 threads: a multiprocessor holds no more at once; kernels go round in a loop for the rest
-NOT_INITIALIZED, OLD_DRIVER, NO_DEVICE = 3, 35, 100  # of cudaError_t
+NO_MEMORY, NOT_INITIALIZED, OLD_DRIVER, NO_DEVICE = 2, 3, 35, 100  # of cudaError_t
 PARALLEL_COPY = 8 << 20  # bytes from which threads share a copy into pinned memory
 MOST_COPIERS = 8
 HOST_MEMORY = 1  # of cudaMemoryType: pinned
@@ -72,7 +72,8 @@ class CudaDevice:
     def running(self) -> Iterator[None]:
         """All inside runs on this device's stream: behind what the caller's stream holds, which then goes on behind it.
 
-        No waiting on the host: a user's own CuPy code before and after sees its data in order.
+        No waiting on the host: a user's own CuPy code before and after sees its data in order. Raises `DeviceError`
+        where memory runs out inside.
         """
         self._check_process()
         with self._device:
@@ -81,6 +82,8 @@ class CudaDevice:
             try:
                 with self.stream:
                     yield
+            except MemoryError as error:
+                raise no_memory(self.description, error) from error
             finally:
                 caller.wait_event(self.stream.record())
 
@@ -135,6 +138,7 @@ class CudaDevice:
         """Gives back to the driver what CuPy's pools hold unused."""
         self.synchronize()
         self.xp.get_default_memory_pool().free_all_blocks()
+        self.xp.get_default_pinned_memory_pool().free_all_blocks()
 
     def address(self, array: Any) -> int:
         """Where the array lies."""
@@ -145,9 +149,15 @@ class CudaDevice:
         return array.copy()
 
     def pinned(self, count: int, dtype: Any) -> np.ndarray:
-        """Host memory that the GPU copies from and to at full speed; not initialized, kept in CuPy's pool."""
-        dtype = np.dtype(dtype)
-        memory = self.xp.cuda.alloc_pinned_memory(max(1, count * dtype.itemsize))
+        """Host memory that the GPU copies from and to at full speed; not initialized, kept in CuPy's pool. Raises
+        `MemoryError` where there is none, which CuPy itself does on the device only."""
+        size = max(1, count * np.dtype(dtype).itemsize)
+        try:
+            memory = self.xp.cuda.alloc_pinned_memory(size)
+        except self.xp.cuda.runtime.CUDARuntimeError as error:
+            if error.status != NO_MEMORY:
+                raise
+            raise MemoryError(f"{size:,} bytes of pinned host memory cannot be had") from error
         return np.frombuffer(memory, dtype, count)
 
     def synchronize(self) -> None:

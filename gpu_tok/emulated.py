@@ -23,7 +23,7 @@ import numpy as np
 from gpu_tok import host_build, signatures
 from gpu_tok.compile import kernel_folder
 from gpu_tok.copies import Copy
-from gpu_tok.errors import DeviceError
+from gpu_tok.errors import DeviceError, no_memory
 from gpu_tok.host_build import Mode
 from gpu_tok.launch_file import ALIGNMENT, extents, pack
 from gpu_tok.signatures import Parameter, Signature
@@ -142,8 +142,12 @@ class EmulatedDevice:
 
     @contextlib.contextmanager
     def running(self) -> Iterator[None]:
-        """As on a GPU, where this is the device's stream; here nothing needs one."""
-        yield
+        """As on a GPU, where this is the device's stream; here nothing needs one. Raises `DeviceError` where memory
+        runs out inside."""
+        try:
+            yield
+        except MemoryError as error:
+            raise no_memory(self.description, error) from error
 
     def grid(self, threads: int, block: int) -> int:
         """Blocks for a kernel that goes round in a loop. Few, so that small texts go round, too."""

@@ -44,6 +44,14 @@ class DeviceError(GpuTokError, RuntimeError):
     """A device that was asked for and cannot be had."""
 
 
+def no_memory(device: str, error: MemoryError) -> DeviceError:
+    """The error for a device, described in words, that has run out of memory."""
+    said = f": {error}" if str(error) else ""
+    return DeviceError(
+        f"{device} has no memory left{said}", 'free memory there, pass fewer rows at once, or use device="cpu"'
+    )
+
+
 class FileError(GpuTokError, ValueError):
     """A data file that cannot be read or written; says where."""
 

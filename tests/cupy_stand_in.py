@@ -24,6 +24,10 @@ from gpu_tok.emulated import EmulatedDevice
 
 ANYWHERE = ("copy", "item", "reshape", "tobytes", "tolist", "view")  # methods that do not mind which GPU is current
 HOST_TO_DEVICE = ("asarray", "array", "ascontiguousarray")  # the functions that take NumPy's arrays
+WAITING = ("item", "tobytes", "tolist", "nonzero", "flatnonzero", "argwhere", "unique")  # for values, on the host
+
+copied: list[tuple[int, bool]] = []  # to the host: how many bytes, and did it wait for them
+waited: list[str] = []  # what else made the host wait
 
 
 class _Current(threading.local):
@@ -47,6 +51,8 @@ class ndarray:  # noqa: N801 - CuPy's own name
         if not hasattr(real.ndarray, name):
             raise AttributeError(f"cupy.ndarray has no {name}")
         found = getattr(self.host, name)
+        if name in WAITING:
+            waited.append(name)
         if callable(found) and name not in ANYWHERE:
             _on_host(self)
         return _forwarded(found) if callable(found) else _on_device(found)
@@ -67,15 +73,19 @@ class ndarray:  # noqa: N801 - CuPy's own name
         return len(self.host)
 
     def __getitem__(self, key: Any) -> ndarray:
+        if isinstance(key, ndarray) and key.host.dtype == bool:
+            waited.append("mask")
         return ndarray(np.asarray(self.host[_on_host(key)]), self.gpu)
 
     def __setitem__(self, key: Any, value: Any) -> None:
         self.host[_on_host(key)] = _on_host(value)
 
     def __bool__(self) -> bool:
+        waited.append("bool")
         return bool(self.host)
 
     def __int__(self) -> int:
+        waited.append("int")
         return int(self.host)
 
     def __array__(self, *_args: Any, **_kwargs: Any) -> np.ndarray:
@@ -90,6 +100,7 @@ class ndarray:  # noqa: N801 - CuPy's own name
     __hash__ = None  # type: ignore[assignment]
 
     def get(self, stream: Any = None, order: str = "C", out: np.ndarray | None = None, blocking: bool = True) -> Any:
+        copied.append((self.host.nbytes, blocking))
         if out is None:
             return self.host.copy()
         assert out.shape == self.host.shape
@@ -319,10 +330,15 @@ class StandIn:
     def get_default_memory_pool(self) -> Any:
         return types.SimpleNamespace(free_bytes=lambda: 500, free_all_blocks=lambda: self.log.append("pool emptied"))
 
+    def get_default_pinned_memory_pool(self) -> Any:
+        return types.SimpleNamespace(free_all_blocks=lambda: self.log.append("pinned pool emptied"))
+
     def __getattr__(self, name: str) -> Any:
         found = getattr(real, name)  # AttributeError for what CuPy has not
         if not callable(found) or isinstance(found, type):
             return found
+        if name in WAITING:
+            waited.append(name)
         if name in HOST_TO_DEVICE:
             return functools.partial(self._copied, found)
         forwarded = _forwarded(getattr(np, name))

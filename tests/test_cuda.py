@@ -171,6 +171,25 @@ def test_free_memory_counts_what_the_pool_holds(device):
     assert device.free_memory() == 1500
 
 
+def test_pinned_memory_that_cannot_be_had_is_a_memory_error(device, cupy, monkeypatch):
+    for status, error in ((cuda.NO_MEMORY, MemoryError), (cuda.NO_DEVICE, cupy_stand_in.CUDARuntimeError)):
+        monkeypatch.setattr(cupy.cuda, "alloc_pinned_memory", refusing(cupy_stand_in.CUDARuntimeError(status)))
+        with pytest.raises(error):
+            device.pinned(1000, np.int64)
+
+
+def test_both_pools_give_their_memory_back(device, cupy):
+    device.release_memory()
+    assert cupy.log == ["host waits for own", "pool emptied", "pinned pool emptied"]
+
+
+def refusing(error):
+    def refuse(*_: object, **__: object):
+        raise error
+
+    return refuse
+
+
 def test_a_grid_has_no_more_blocks_than_fit_at_once(device):
     assert [device.grid(threads, 256) for threads in (0, 1, 256, 257, 10**9)] == [1, 1, 1, 2, 16]
 
@@ -264,6 +283,7 @@ def parameters_of(function) -> list[str] | None:
 def test_the_pool_counts_its_free_bytes():
     assert callable(real.get_default_memory_pool().free_bytes)
     assert callable(real.get_default_memory_pool().free_all_blocks)
+    assert callable(real.get_default_pinned_memory_pool().free_all_blocks)
     assert issubclass(real.cuda.memory.OutOfMemoryError, MemoryError)
 
 

@@ -23,6 +23,7 @@ from gpu_tok.tokenizer import SMALL_BATCH_BYTES, Tokenizer
 
 pytest.importorskip("cupy", reason="CuPy is not installed, and the stand-in is checked against it")
 
+import cupy_stand_in
 from cupy_stand_in import StandIn, ndarray
 
 NAMES = ["own/bert", "own/byte-level", "own/metaspace-first"]
@@ -336,6 +337,44 @@ def test_a_fork_is_told_that_cuda_does_not_come_along(used, tokenizer):
     finding = f"CUDA was started in process {os.getpid()}, and this is a fork"
     assert lines[::2] == [finding] * 3
     assert all("spawn" in hint for hint in lines[1::2])
+
+
+def test_a_warm_batch_is_waited_for_once_by_its_report(tokenizer, cupy):
+    ours, rows = tokenizer(), [f"the cat {row % 10} sat" for row in range(300)]
+    ours._side.path.batch_bytes = 1000
+    ours.encode_batch(rows)
+    for noted in (cupy.log, cupy_stand_in.copied, cupy_stand_in.waited):
+        noted.clear()
+    ours.encode_batch(rows)
+    steps = [line for line in cupy.log if line.startswith(("cut_words", "host"))]
+    parts = len(steps) // 2
+    assert parts > 3
+    assert (cupy_stand_in.copied, cupy_stand_in.waited) == ([(64, False)] * parts, [])
+    begun, waited = "cut_words on own", "host waits for event of outgoing"
+    assert steps == [begun, *[begun, waited] * (parts - 1), waited]  # the next part is under way by then
+
+
+def test_memory_that_runs_out_is_one_clear_message(tokenizer, cupy, monkeypatch):
+    ours, rows = tokenizer(), ["the cat", "sat"]
+    batch = ours.encode_batch(rows)
+    fresh = tokenizer(table_bytes=1 << 16)
+
+    def no_memory(*_: object) -> None:
+        raise cupy_stand_in.real.cuda.memory.OutOfMemoryError(1000, 2000)
+
+    uses = (
+        lambda: ours.decode_batch(batch),
+        batch.to_padded,
+        lambda: ours.encode_batch(rows, padding="longest"),
+        lambda: fresh.encode_batch(rows),
+    )
+    with monkeypatch.context() as patch:
+        for name in ("empty", "zeros"):
+            patch.setattr(cupy, name, no_memory, raising=False)
+        for use in uses:
+            with pytest.raises(DeviceError, match=r"Stand-in \(cuda:0\) has no memory .*\nhint: .*device=.cpu"):
+                use()
+    assert [use() is not None for use in uses] == [True] * 4
 
 
 def test_a_driver_that_is_too_old_is_said_by_auto_and_by_cuda(tokenizer, cupy, monkeypatch):
