@@ -99,6 +99,32 @@ def test_where_memory_runs_out_batches_are_halved(no_tokens, monkeypatch):
     assert device.refused > 2
 
 
+class Noting(EmulatedDevice):
+    """Notes how many bytes each batch has, and has as much memory as asked for."""
+
+    free = 0
+    sizes: tuple[int, ...] = ()
+
+    def launch(self, kernel, grid, block, *arguments):
+        if kernel == "cut_words":
+            self.sizes = (*self.sizes, len(arguments[0]))
+        super().launch(kernel, grid, block, *arguments)
+
+    def free_memory(self):
+        return self.free
+
+
+def test_free_memory_decides_how_large_batches_are(no_tokens, monkeypatch):
+    monkeypatch.setattr(batches, "LEAST_BYTES", 10)
+    device = Noting()
+    path, given = path_of(no_tokens, None, device=device), ["a bc" * 5] * 100
+    expected = [plain_ids(text, TABLES, path.encoder.cold) for text in given]
+    for most in (10, 200, 1000, 2000, 1 << 20):
+        device.free, device.sizes = most * batches.MEMORY_SHARE, ()
+        assert rows_of(path, given) == expected
+        assert set(device.sizes) == {min(max(most, 20), 2000)}
+
+
 def test_a_text_that_no_memory_is_enough_for_is_said(no_tokens):
     path = path_of(no_tokens, 1 << 22, device=Forgetful())
     with pytest.raises(DeviceError, match=r"has no memory for a batch of 1,048,576 bytes of text\nhint: .*cpu"):

@@ -22,6 +22,7 @@ from gpu_tok.added_tokens import TEXT, Sections
 from gpu_tok.batch import Padding, TextBatch, TokenBatch, TypeIds, starts_of
 from gpu_tok.emulated import EmulatedDevice
 from gpu_tok.on_device import cut, gather, intern, path
+from gpu_tok.on_device.batch_table import starts_on
 from gpu_tok.on_device.cut import Cuts
 from gpu_tok.on_device.intern import DeviceEncoder, Entries
 from gpu_tok.on_device.path import encoder_on
@@ -347,6 +348,23 @@ def test_rectangles_are_those_of_the_cpu(side, type_ids):
                 assert found.dtype == expected.dtype
                 assert found.shape == expected.shape
                 assert found.tolist() == expected.tolist()
+
+
+BEYOND = (1 << 31) - 5  # what lies before nobody touches: memory that is not there
+
+
+@pytest.mark.parametrize("plan", [None, AROUND])
+def test_ids_go_to_places_beyond_what_32_bits_hold(plan, monkeypatch):
+    tables, batch = random_tables(32), TextBatch.of(some_texts(32))
+    device, encoder = device_encoder(tables)
+    near = path.encode(device, sections_of(batch), encoder, plan)
+    monkeypatch.setattr(gather, "starts_on", lambda xp, counts: starts_on(xp, counts) + BEYOND)
+    far = path.encode(device, sections_of(batch), encoder, plan)
+    assert far.starts.tolist() == (near.starts + BEYOND).tolist()
+    assert far.ids[BEYOND:].tolist() == near.ids.tolist()
+    rows = (TypeIds((1,), 0, (1,)), Padding(3))
+    for here, there in zip(*(gather.to_padded(device, *found[:3], *rows) for found in (near, far)), strict=True):
+        assert here.tolist() == there.tolist()
 
 
 @pytest.mark.slow
