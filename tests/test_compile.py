@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -13,6 +14,7 @@ from gpu_tok import nvrtc
 from gpu_tok.compile import Resources
 from gpu_tok.errors import DeviceError
 
+RECORDED = Path(__file__).parent.parent / "bench" / "results" / "kernels.json"
 NEEDS_A_STACK: dict[str, str] = {}  # kernel: why it may have a stack frame
 
 # One multiprocessor of compute capability 9.0, from the tables of the CUDA programming guide.
@@ -60,6 +62,13 @@ def test_every_kernel_compiles_and_stays_within_its_bounds(arch, library):
     assert {row.kernel for row in rows} == set(compiler.file_of_kernel())
     assert {row.arch for row in rows} == {arch}
     assert all(0 < row.registers <= 255 for row in rows)
+    assert [complaint for row in rows for complaint in complaints(row)] == []
+
+
+def test_what_is_recorded_is_of_all_kernels_and_within_the_bounds():
+    rows = [Resources(**row) for row in json.loads(RECORDED.read_text())]
+    named = [(row.kernel, row.arch) for row in rows]
+    assert sorted(named) == sorted((kernel, arch) for kernel in compiler.file_of_kernel() for arch in compiler.ARCHS)
     assert [complaint for row in rows for complaint in complaints(row)] == []
 
 

@@ -20,11 +20,14 @@ from gpu_tok.decode import Decoder
 from gpu_tok.emulated import EmulatedDevice, Mode, replay
 from gpu_tok.errors import DeviceError, IdError
 from gpu_tok.id_rows import ragged_ids
+from gpu_tok.on_device import decode
+from gpu_tok.on_device.decode import _places as places_of
 from gpu_tok.on_device.decode import decode_on, upload
 from gpu_tok.tables.definition import Definition
 
 TILE_IDS, TILE_BYTES, STAGE = 512, 4096, 16384  # kernels/decode.cu
 SIZES = (0, 1, 2, 31, 32, 33, 63, 64, 65, 255, 256, 257, 511, 512, 513, 1023, 1024, 1025, 5000)
+BEYOND = (1 << 31) - 5
 NAMES = ("own/bert", "own/byte-level", "shared/bert-base-uncased", "shared/gpt2")
 
 # Bytes of which nearly everything that can go wrong with UTF-8 is made: é, 中, 😀, surrogates, overlong forms.
@@ -176,6 +179,24 @@ def test_long_tokens_are_longer_than_a_row_of_the_table_or_a_stage(device):
         decoder, rng = decoder_for(reference), np.random.default_rng(6)
         assert_decodes_alike(device, decoder, [[token_id] for token_id in range(len(tokens) + 2)])
         assert_decodes_alike(device, decoder, [rng.integers(0, 10, 700).tolist(), rng.integers(0, 14, 40).tolist()])
+
+
+class Far(EmulatedDevice):
+    """Is told of as many bytes as if the output began at BEYOND: memory that nobody touches is not there."""
+
+    def download(self, array, out=None):
+        told = super().download(array, out)
+        return told + np.array([0, BEYOND, 0], np.uint64) if array.shape == (3,) else told
+
+
+def test_bytes_go_to_places_beyond_what_32_bits_hold(decoder_of, monkeypatch):
+    decoder, _reference = decoder_of("own/bert")
+    rows, tables = random_rows(8, decoder, 300), decoder.tables_for(True)
+    expected = decoder.decode_bytes(rows)
+    monkeypatch.setattr(decode, "_places", lambda xp, tile_bytes: places_of(xp, tile_bytes) + BEYOND)
+    out, starts = decode_on(Far(), tables, rows.flat, rows.starts)
+    np.testing.assert_array_equal(starts, expected.starts + BEYOND)
+    assert out[BEYOND:].tobytes() == expected.bytes.tobytes()
 
 
 def test_bytes_that_are_no_utf8_become_one_mark_for_each_longest_start(device):

@@ -16,6 +16,7 @@ import textwrap
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import corpora
 import numpy as np
@@ -369,6 +370,15 @@ def test_several_threads_share_a_tokenizer(device, definition_text):
     for thread in threads:
         thread.join()
     assert not wrong
+
+
+def test_several_tokenizers_share_a_device(device, definition_text):
+    tokenizers = [Tokenizer.from_str(definition_text(name), device=device, workers=1) for name in QUICK]
+    expected = [ours.encode_batch(texts.TEXTS).to_list() for ours in tokenizers]
+    with ThreadPoolExecutor(len(tokenizers)) as pool:
+        for _pass in range(3):
+            made = pool.map(lambda ours: ours.encode_batch(texts.TEXTS).to_list(), tokenizers)
+            assert list(made) == expected
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
