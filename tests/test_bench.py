@@ -73,6 +73,13 @@ def test_the_model_counts_and_fails_above_a_limit(limits, code, folder):
     assert "Derived, not measured" in done.stdout
 
 
+def test_english_stays_within_the_limits_of_the_model(definition_text, real_texts):
+    """With the limits that the model has by itself: 6 bytes a byte, and 2.3 sectors a chunk."""
+    _ = definition_text("shared/bert-base-uncased"), real_texts("en", 1_000_000)
+    done = subprocess.run([sys.executable, str(BENCH / "model.py"), "--size", "1"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 def test_the_model_has_texts_and_a_vocabulary_of_its_own():
     command = [sys.executable, str(BENCH / "model.py"), "--size", "0.02", "--most-streaming", "99"]
     environment = {**os.environ, "GPU_TOK_SHARED": str(BENCH / "nowhere")}

@@ -75,9 +75,9 @@ def test_mistral_common_itself_gives_the_same_ids(real_texts):
         assert tok.decode_batch(rows) == [tekkenizer.decode(row) for row in rows]
 
 
-def test_a_tokenizer_encodes_and_decodes(tmp_path):
+def test_a_tokenizer_encodes_and_decodes(device, tmp_path):
     path, texts = written(tmp_path, described()), ["the the 中中é", "[INST]the</s>", "never used", ""]
-    tok = Tokenizer.from_tekken(path)
+    tok = Tokenizer.from_tekken(path, device=device)
     rows = tok.encode_batch(texts)
     assert rows.to_list() == expected_ids(described(), texts)
     assert tok.decode_batch(rows) == texts

@@ -120,7 +120,7 @@ def test_real_encodings_give_tiktoken_s_ids(name, real_texts):
 
 
 @pytest.mark.parametrize("name", ["p50k_base", pytest.param("gpt2", marks=pytest.mark.slow)])
-def test_gpt2_s_files_give_tiktoken_s_ids(name, tmp_path):
+def test_gpt2_s_files_give_tiktoken_s_ids(name, device, tmp_path):
     """gpt2 and r50k_base are these ranks; p50k_base has runs of spaces behind them."""
     try:
         files = [
@@ -134,7 +134,7 @@ def test_gpt2_s_files_give_tiktoken_s_ids(name, tmp_path):
     path = tmp_path / f"{name}.tiktoken"
     path.write_bytes(b"".join(base64.b64encode(token) + b" %d\n" % rank for token, rank in ranks.items()))
     texts = [text for text in TEXTS if len(text) < 5000] + ENDS + LONG
-    tok = Tokenizer.from_tiktoken(path, device="cpu")
+    tok = Tokenizer.from_tiktoken(path, device=device)
     assert tok.info().encode.grade == 1
     assert_as_tiktoken(tok.encode_batch(texts).to_list(), encoding_of(ranks, SHAPES[name]), texts)
 
