@@ -21,6 +21,7 @@ from gpu_tok.tables.native import NativeBpe, NativeTables, compile_native
 from gpu_tok.tables.refusal import CannotCompile
 from gpu_tok.tables.variants import flags_that_matter, normalized_tokens, variant
 
+RUNS_BY_REFERENCE = 'it runs through the reference (grade 3) with fallback="reference"'
 CHUNKS_A_TASK = 2048  # the reference's threads take a task each; smaller ones cost more than they spread
 
 
@@ -49,10 +50,7 @@ class ColdPath:
         self.native, self.reasons = _native_tables(definition)
         self.grade = 3 if self.native is None else 1
         if fallback == "error" and self.native is None:
-            raise DefinitionError(
-                f"tokenizer.json: {self.reasons[0]}",
-                'it runs through the reference (grade 3) with fallback="reference"',
-            )
+            raise DefinitionError(f"tokenizer.json: {self.reasons[0]}", RUNS_BY_REFERENCE)
 
     def encode(self, chunks: Ragged, flags: npt.NDArray[np.uint8]) -> Ragged:
         """The ids of each chunk: Ragged uint8 and uint8[rows] -> Ragged int32, in the order of the chunks.

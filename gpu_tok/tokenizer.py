@@ -14,7 +14,7 @@ import tokenizers
 from gpu_tok import arrays, cut, pipeline
 from gpu_tok.batch import Padding, TextBatch, TokenBatch, TypeIds
 from gpu_tok.choice import Choice, choose
-from gpu_tok.cold import ColdPath
+from gpu_tok.cold import RUNS_BY_REFERENCE, ColdPath
 from gpu_tok.decode import Decoder
 from gpu_tok.decode_stream import DecodeStream
 from gpu_tok.device import Workers
@@ -51,9 +51,10 @@ class Tokenizer:
     device: "cpu", "cuda" ("cuda:1" is another GPU), "emulated" (CUDA's kernels on the CPU, to test them), or "auto",
     the best there is; `tok.device` says which and why. All give the same ids; those of a GPU stay there (CuPy arrays).
     workers: threads, None for one a core. table_bytes: memory for chunks that were seen before; any value gives the
-    same ids, 0 keeps none. fallback: "error" refuses a tokenizer whose cold path is not native, "reference" runs those
-    parts through the reference. small_batch_bytes: a batch of fewer bytes of text is encoded on the CPU, whatever the
-    device, and uploaded; None is SMALL_BATCH_BYTES where "auto" took a GPU, else 0, which is for none.
+    same ids, 0 keeps none. fallback: "error" refuses a tokenizer whose cold path or post-processor is not
+    native, "reference" runs those parts through the reference. small_batch_bytes: a batch of fewer bytes of text is
+    encoded on the CPU, whatever the device, and uploaded; None is SMALL_BATCH_BYTES where "auto" took a GPU, else 0,
+    which is for none.
 
     A tokenizer may be used from several threads, and in processes forked after use.
     """
@@ -83,6 +84,8 @@ class Tokenizer:
         self.workers = Workers(workers)
         self.cuts: CutTables = derive(definition)
         self.cold = ColdPath(definition, fallback=fallback)
+        if fallback == "error":
+            _check_post_processor(definition)
         self.added_tokens: AddedTokens = compile_added_tokens(definition)
         self.table = Table(table_bytes)
         self._encoder = Encoder(cut.lay_out(self.cuts), self.table, self.cold)
@@ -295,6 +298,14 @@ class Tokenizer:
         except CannotCompile:
             return False
         return True
+
+
+def _check_post_processor(definition: Definition) -> None:
+    """Raises `DefinitionError` where texts would go through the reference whole."""
+    try:
+        compile_postprocess(definition)
+    except CannotCompile as refusal:
+        raise DefinitionError(f"tokenizer.json: {refusal}", RUNS_BY_REFERENCE) from None
 
 
 def _made_of(kind: type[Tokenizer], text: str, encode_special_tokens: bool, options: dict[str, Any]) -> Tokenizer:

@@ -455,6 +455,12 @@ def test_info_says_that_the_reference_encodes_all_texts(device, definition_text)
     assert "all texts: post_processor: the text stands 2 times" in shown(info)
 
 
+def test_the_error_fallback_refuses_such_a_post_processor(definition_text):
+    definition = oracle.changed(definition_text("own/bert"), post_processor=TWICE)
+    with pytest.raises(DefinitionError, match="post_processor: the text stands 2 times"):
+        Tokenizer.from_str(definition, device="cpu", fallback="error")
+
+
 def shown(info: Info) -> str:
     console = Console(record=True, width=120, file=io.StringIO())
     console.print(info)
