@@ -108,8 +108,10 @@ def encode_unit(work, first, last, flag_mask, cut_table, table, ids, misses):
                 if next_start <= block_end:
                     stop = min(stop, _first_chunk_from(chunk_start, chunk, chunks, next_start))
                 room = len(ids) - INLINE_IDS * chunks - SPARE
-                found = _write_found(keys_address, chunk, stop, text, chunk_start, pools, ids_address, id_count, room)
-                chunk, id_count = found
+                written, noted = (ids_address, id_count, room), (address_of(misses), miss_count, section)
+                chunk, id_count, miss_count = _write_found(
+                    keys_address, chunk, stop, text, chunk_start, pools, written, noted
+                )
                 if chunk == stop:
                     continue
                 start = chunk_start[chunk]
@@ -119,7 +121,7 @@ def encode_unit(work, first, last, flag_mask, cut_table, table, ids, misses):
                 low, high = keys[chunk, 0], keys[chunk, 1]
                 row = find_row(low, high, flags, rows_address, last_row, pools[0], text + start, length)
             if row == 0:
-                _write_miss(misses, miss_count, start, length, flags, id_count, section)
+                _write_miss(address_of(misses), miss_count, start, length, flags, id_count, section)
                 miss_count += 1
             else:
                 count = count_of(row)
@@ -194,19 +196,31 @@ def _make_keys(text, readable_end, chunk_start, chunks, keys_address, rows_addre
 
 
 @inlined
-def _write_found(keys_address, chunk, stop, text, chunk_start, pools, ids_address, id_count, room):
-    """Writes the ids of chunks as long as each is found in its first row; those of the pool only while they end before
-    `room`, behind which all others still fit.
+def _write_found(keys_address, chunk, stop, text, chunk_start, pools, written, noted):
+    """Writes the ids of chunks without flags as long as each is found in its first row, or is known to have none, since
+    that one is free: a miss.
 
-    This is the loop that most of the time goes to. Returns the first chunk that needs more, and the new id count.
+    written: where ids go, how many there are, and how far those of the pool may reach, so that all others still fit
+    behind. noted: where misses go, how many there are, and the section of all these chunks. Returns the first chunk
+    that needs more, and the new counts of ids and misses. This is the loop that most of the time goes to.
     """
     pool_of_keys, pool_of_ids = pools
+    ids_address, id_count, room = written
+    misses_address, miss_count, section = noted
     place, end = ids_address + 4 * id_count, ids_address + 4 * room
     while chunk < stop:
         key = keys_address + 8 * KEY_WORDS * chunk
         row, high = np.int64(load_u64(key + 16)), load_u64(key + 8)
-        if load_u64_acquire(row + 8) != high or load_u64(row) != load_u64(key):
-            break
+        published = load_u64_acquire(row + 8)
+        if published != high or load_u64(row) != load_u64(key):
+            if published != 0:
+                break
+            start = chunk_start[chunk]
+            length, flags = chunk_start[chunk + 1] - start, np.int64(0)
+            _write_miss(misses_address, miss_count, start, length, flags, (place - ids_address) // 4, section)
+            miss_count += 1
+            chunk += 1
+            continue
         words = load_u64(row + 24)
         found = np.int64(words >> np.uint64(32))
         if found <= INLINE_IDS:
@@ -222,7 +236,7 @@ def _write_found(keys_address, chunk, stop, text, chunk_start, pools, ids_addres
             write_ids(row, pool_of_ids, place)
         place += 4 * found
         chunk += 1
-    return chunk, (place - ids_address) // 4
+    return chunk, (place - ids_address) // 4, miss_count
 
 
 @inlined
@@ -262,9 +276,13 @@ def _flags_of(start, end, section, section_start, section_flags, flag_mask):
 
 
 @inlined
-def _write_miss(misses, miss, start, length, flags, place, section):
-    misses[miss, MISS_START], misses[miss, MISS_LENGTH], misses[miss, MISS_FLAGS] = start, length, flags
-    misses[miss, MISS_PLACE], misses[miss, MISS_SECTION] = place, section
+def _write_miss(misses_address, miss, start, length, flags, place, section):
+    row = misses_address + 8 * MISS_FIELDS * miss
+    store_u64(row + 8 * MISS_START, np.uint64(start))
+    store_u64(row + 8 * MISS_LENGTH, np.uint64(length))
+    store_u64(row + 8 * MISS_FLAGS, np.uint64(flags))
+    store_u64(row + 8 * MISS_PLACE, np.uint64(place))
+    store_u64(row + 8 * MISS_SECTION, np.uint64(section))
 
 
 @inlined

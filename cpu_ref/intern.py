@@ -17,11 +17,21 @@ from typing import NamedTuple
 import numpy as np
 
 from cpu_ref.compiled import inlined, kernel
-from cpu_ref.machine import address_of, fold_multiply, load_u8, load_u64, load_u64_acquire, store_u64, store_u64_release
+from cpu_ref.machine import (
+    address_of,
+    fold_multiply,
+    load_u8,
+    load_u64,
+    load_u64_acquire,
+    prefetch,
+    store_u64,
+    store_u64_release,
+)
 
 ROW_BYTES = 32
 SHORT = 15  # bytes of the longest key that lies in its row
 INLINE_IDS = 3
+AHEAD = 8  # chunks from the one that is published to the one whose row is asked for
 PROBES = 16  # rows looked at before a chunk counts as not found
 LONGEST_KEPT = 256  # bytes of the longest chunk that the table keeps
 SPARE = 4  # ids behind the last that may be read in the pool, and written where ids go: they are moved by four
@@ -178,6 +188,10 @@ def publish(table, bytes, starts, flags, ids, id_starts, first, row_limit):
     text, readable_end = address_of(bytes), len(bytes)
     left_out = 0
     for chunk in range(first, len(starts) - 1):
+        if chunk + AHEAD < len(starts) - 1:
+            start, length = starts[chunk + AHEAD], starts[chunk + AHEAD + 1] - starts[chunk + AHEAD]
+            low, high = key_of(text + start, readable_end - start, length)
+            prefetch(row_address(rows_address, last_row, mix(low, high), np.int64(0)))
         start, length = starts[chunk], starts[chunk + 1] - starts[chunk]
         if length > LONGEST_KEPT or flags[chunk] > MOST_FLAGS:
             continue
