@@ -24,7 +24,7 @@ Bytes = npt.NDArray[np.uint8]
 Ids = npt.NDArray[np.int32]
 Starts = npt.NDArray[np.int64]
 
-BLOCK_BYTES = 1 << 15
+BLOCK_BYTES = 1 << 12  # what the steps write for so many stays in the first and second cache level
 LONG_BYTES = 1 << 20  # a chunk of more bytes has buffers of its own
 WINDOW = 1 << 20  # code points of a long chunk that are split and matched at a time
 

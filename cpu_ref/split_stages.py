@@ -129,9 +129,12 @@ def write_bytes(code_point, begin, end, byte_character, word, word_count):
     for at in range(begin, end):
         letter = code_point[at]
         shift += (letter >= 0x80) + (letter >= 0x800) + (letter >= 0x10000)
-    if shift > 0:
-        for at in range(end - 1, begin - 1, -1):
-            code_point[at + shift] = code_point[at]
+    if shift == 0:
+        for at in range(begin, end):
+            code_point[at] = byte_character[code_point[at]]
+        return end
+    for at in range(end - 1, begin - 1, -1):
+        code_point[at + shift] = code_point[at]
     count = begin
     for index in range(word_count):
         word_start = count
