@@ -70,7 +70,6 @@ def encode_bpe_blocks(bytes, starts, flags, tables, buffers):
             word_starts[block],
             tables.model,
             buffers.ids,
-            buffers.ends,
             id_starts[block],
         )
         ids, id_count = append(ids, id_count, buffers.ids, begin, end, id_starts)
@@ -99,6 +98,6 @@ def trace(chunk: bytes, flags: int, tables: NativeBpe) -> Trace:
     )
     words = tuple(made[start:end].tobytes().decode("utf-32-le") for start, end in word.tolist())
     room = len(made) * tables.model.expansion
-    ids, ends, id_starts = np.empty(room, np.int32), np.empty(room, np.int64), np.empty(2, np.int64)
-    merge(made, word, word_starts, tables.model, ids, ends, id_starts)
+    ids, id_starts = np.empty(room, np.int32), np.empty(2, np.int64)
+    merge(made, word, word_starts, tables.model, ids, id_starts)
     return Trace(code_point.tobytes().decode("utf-32-le"), words, ids[: id_starts[1]])

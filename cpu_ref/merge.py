@@ -1,7 +1,8 @@
 """Ids of words by merging neighbours: normalize -> split -> *merge*. As `BPE::tokenize` of the reference.
 
 Of all neighbours in a word that have a merge, those of the lowest rank are merged first, and of these the leftmost.
-Short words search their few candidates for it; long ones keep them in a heap, so their time grows as n log n.
+Short words search their few candidates for it; long ones keep them in a heap, so their time grows as n log n. Most
+words are of few letters, and have tables of their own.
 """
 
 from __future__ import annotations
@@ -9,95 +10,114 @@ from __future__ import annotations
 import numpy as np
 
 from cpu_ref.compiled import inlined, kernel
+from cpu_ref.lanes import LANES, load_row, store_row
+from cpu_ref.machine import address_of
+from cpu_ref.merge_letters import find_words, merge_letters
+from cpu_ref.merge_short import WIDE_ID_BITS, merge_short, rank_of, room_for_short
 from cpu_ref.trie import step_code_point
 from cpu_ref.utf8 import put_code_point
-from gpu_tok.tables.bpe import (
-    BUCKET,
-    FIRST,
-    ID_BITS,
-    LAST,
-    MULTIPLIER,
-    NO_ENTRY,
-    NO_RANK,
-    PLACE_BITS,
-    RANK_BITS,
-    SHORT,
-)
+from gpu_tok.tables.bpe import FIRST, LAST
+from gpu_tok.tables.pair_entries import NO_RANK
 from gpu_tok.tables.trie_rows import ID, NO_PIECE, WORD_ROOT
 
-LANES = 8  # candidates that are compared at a time
-WIDE_ID_BITS, WIDE_RANK_BITS, WIDE_PLACE_BITS = np.uint64(ID_BITS), np.uint64(RANK_BITS), np.uint64(PLACE_BITS)
-WIDE_NO_RANK, NO_PAIR = np.uint64(NO_RANK), NO_ENTRY >> np.uint64(RANK_BITS)
-NO_CANDIDATE = np.uint64(NO_RANK << PLACE_BITS)
 SYMBOL, RANK, BEFORE, BEHIND, COLUMNS = 0, 1, 2, 3, 4  # of a long word: its symbols as a linked list
 HEAP_SHIFT = 40  # what waits in the heap is rank << HEAP_SHIFT | place
-NOWHERE = np.uint64(SHORT)  # the place before the first symbol of a short word and behind its last
 
 
 @kernel
-def merge(code_point, word, word_starts, model, ids, ends, id_starts):
-    """Writes the ids of texts, where each piece ends, and which ids each text has, id_starts.
+def merge(code_point, word, word_starts, model, ids, id_starts):
+    """Writes the ids of texts, and which ids each text has, id_starts.
 
-    code_point: uint32. word: int64[n, 2], rows (start, end) in it; text i has `word_starts[i]:word_starts[i + 1]`.
-    model: BpeTables. ids, ends: int32 and int64, room for `model.expansion` a code point.
+    code_point: uint32. word: int64[n, 2], rows (start, end) in it, none before the end of the last; text i has
+    `word_starts[i]:word_starts[i + 1]`. model: BpeTables. ids: int32, room for `model.expansion` a code point.
 
         word      h u g g i n g        merges  i n, u g, in g, h ug
         by rank   h u g g in g  ->  h ug g in g  ->  h ug g ing  ->  hug g ing
-        ends      3   4 7
+
+    First the ids of a word stand where its code points do, times `expansion`; then they close up.
     """
     word_count = word_starts[len(word_starts) - 1]
-    symbol_starts = np.empty(word_count + 1, np.int64)
-    write_symbols(code_point, word[:word_count], model, ids, ends, symbol_starts)
-    merge_symbols(symbol_starts, word_starts, model, ids, ends, id_starts)
+    word = word[:word_count]
+    id_count, other = np.empty(word_count, np.int64), np.empty(word_count, np.int64)
+    if len(model.letters.id_of) > 0:
+        waiting = np.empty(word_count, np.int64)
+        waiting_count, other_count = find_words(
+            code_point, word, model.letters, model.expansion, ids, id_count, waiting, other
+        )
+        other_count = merge_letters(
+            code_point, word, waiting[:waiting_count], model.letters, model.expansion, ids, id_count, other, other_count
+        )
+    else:
+        other_count = word_count
+        for index in range(word_count):
+            other[index] = index
+    if other_count > 0:
+        write_symbols(code_point, word, other[:other_count], model, ids, id_count)
+        merge_symbols(word, other[:other_count], model, ids, id_count)
+    close_up(word, word_starts, model.expansion, ids, id_count, id_starts)
 
 
 @kernel
-def write_symbols(code_point, word, model, ids, ends, symbol_starts):
-    """Writes what words are before any merge, where each symbol ends, and which symbols each word has, symbol_starts.
+def close_up(word, word_starts, expansion, ids, id_count, id_starts):
+    """Moves the ids of all words to the front, and writes which each text has."""
+    address, count = address_of(ids), np.int64(0)
+    for text in range(len(word_starts) - 1):
+        id_starts[text] = count
+        for index in range(word_starts[text], word_starts[text + 1]):
+            place, more = word[index, 0] * expansion, id_count[index]
+            if more <= LANES:
+                store_row(address + 4 * count, load_row(address + 4 * place, more), more)
+            else:
+                for at in range(more):
+                    ids[count + at] = ids[place + at]
+            count += more
+    id_starts[len(word_starts) - 1] = count
 
-    An unknown character waits for the next known one or the end of the word, so bytes overtake it.
+
+@kernel
+def write_symbols(code_point, word, other, model, ids, id_count):
+    """Writes what some words are before any merge: their symbols where their ids shall be, and how many, id_count.
+
+    other: int64, the numbers of the words. An unknown character waits for the next known one or the end of the word, so
+    bytes overtake it.
 
         vocab <unk> a <0xC3> <0xA9>    中éa  ->  <0xC3> <0xA9> <unk> a
     """
     symbol, row_at, unknown_id, fuses_unknown = model.symbol, model.row_at, model.unknown_id, model.fuses_unknown
     byte_id, prefix, suffix = model.byte_id, model.prefix, model.suffix
-    takes_words, word_row = model.takes_words, model.word_row
+    takes_words, word_row, expansion = model.takes_words, model.word_row, model.expansion
     last_column = np.int64(symbol.shape[1] - 1)
     bytes = np.empty(4, np.uint8)
-    count = np.int64(0)
-    for index in range(len(word)):
-        symbol_starts[index] = count
+    for index in other:
         start, end = word[index, 0], word[index, 1]
+        count = start * expansion
         whole = find_word(code_point, start, end, word_row) if takes_words else np.int64(NO_PIECE)
         if whole != NO_PIECE:
-            ids[count], ends[count] = whole, end
-            count += 1
+            ids[count], id_count[index] = whole, 1
             continue
-        unknown_end = np.int64(0)  # of the one that waits
+        waits = False  # an unknown character
         for at in range(start, end):
             place = FIRST * np.int64(at == start) + LAST * np.int64(at + 1 == end)
             found = symbol[row_at[place], min(np.int64(code_point[at]), last_column)]
             if found != NO_PIECE:
-                if unknown_end > 0:
-                    ids[count], ends[count] = unknown_id, unknown_end
+                if waits:
+                    ids[count] = unknown_id
                     count += 1
-                    unknown_end = np.int64(0)
-                ids[count], ends[count] = found, at + 1
+                    waits = False
+                ids[count] = found
                 count += 1
                 continue
             byte_count = write_bytes(code_point[at], place, bytes, byte_id, prefix, suffix, ids, count)
-            for _ in range(byte_count):
-                ends[count] = at + 1
-                count += 1
+            count += byte_count
             if byte_count == 0 and unknown_id != NO_PIECE:
-                if unknown_end > 0 and not fuses_unknown:
-                    ids[count], ends[count] = unknown_id, unknown_end
+                if waits and not fuses_unknown:
+                    ids[count] = unknown_id
                     count += 1
-                unknown_end = at + 1
-        if unknown_end > 0:
-            ids[count], ends[count] = unknown_id, unknown_end
+                waits = True
+        if waits:
+            ids[count] = unknown_id
             count += 1
-    symbol_starts[len(word)] = count
+        id_count[index] = count - start * expansion
 
 
 @inlined
@@ -126,89 +146,32 @@ def write_bytes(letter, place, bytes, byte_id, prefix, suffix, ids, count):
 
 
 @kernel
-def merge_symbols(symbol_starts, word_starts, model, ids, ends, id_starts):
-    """Merges the symbols of words, in place: ids, ends and id_starts as `merge` has them."""
+def merge_symbols(word, other, model, ids, id_count):
+    """Merges the symbols of some words where they stand; id_count: how many symbols each has, and then how many ids."""
     entry, hash_shift, merged_id, short = model.entry, model.hash_shift, model.merged_id, model.short
     longest = np.int64(0)
-    for index in range(word_starts[len(word_starts) - 1]):
-        longest = max(longest, symbol_starts[index + 1] - symbol_starts[index])
+    for index in other:
+        longest = max(longest, id_count[index])
     room = longest if longest > short else 0
     node, heap = np.empty((room, COLUMNS), np.int32), np.empty(2 * room, np.int64)
-    symbol, candidate = np.empty(SHORT + 1, np.uint64), np.empty(SHORT + 1, np.uint64)
-    before, behind = np.empty(SHORT + 1, np.uint64), np.empty(SHORT + 1, np.uint64)
-    for at in range(SHORT + 1):
-        candidate[at] = NO_CANDIDATE
-    count = np.int64(0)
-    for text in range(len(word_starts) - 1):
-        id_starts[text] = count
-        for index in range(word_starts[text], word_starts[text + 1]):
-            start, symbol_count = symbol_starts[index], symbol_starts[index + 1] - symbol_starts[index]
-            if symbol_count > short:
-                count = merge_long(start, symbol_count, entry, hash_shift, merged_id, node, heap, ids, ends, count)
-                continue
-            merge_short(start, symbol_count, entry, hash_shift, merged_id, symbol, candidate, before, behind, ids)
-            at = np.int64(0)
-            while at < symbol_count:
-                after = min(np.int64(behind[at]), symbol_count)
-                ids[count], ends[count] = symbol[at], ends[start + after - 1]
-                count += 1
-                at = after
-    id_starts[len(word_starts) - 1] = count
-
-
-@inlined
-def rank_of(entry, hash_shift, pair):
-    """The rank of a pair, or NO_RANK. All are uint64: of a signed index the sign would be tested."""
-    key = pair << WIDE_RANK_BITS
-    at = (pair * MULTIPLIER >> np.uint64(hash_shift)) * np.uint64(BUCKET)
-    while True:
-        # What is left of an entry without its pair is a rank; of another one it is more than any.
-        last = entry[at + np.uint64(3)]
-        least = min(
-            min(entry[at] ^ key, entry[at + np.uint64(1)] ^ key), min(entry[at + np.uint64(2)] ^ key, last ^ key)
-        )
-        if (last == NO_ENTRY) | (least <= WIDE_NO_RANK):
-            return min(least, WIDE_NO_RANK)
-        at = (at + np.uint64(BUCKET)) & np.uint64(len(entry) - 1)
-
-
-@inlined
-def merge_short(start, count, entry, hash_shift, merged_id, symbol, candidate, before, behind, ids):
-    """Merges one word of at most SHORT symbols, those of ids from start on; symbol and behind list what is left.
-
-    candidate: uint64[SHORT + 1], the rank of each symbol with the one behind, and below it its place: the least is the
-    next merge. Before and after, none is below NO_CANDIDATE. before, behind: uint64[SHORT + 1], the symbols as a list.
-    """
-    for at in range(count):
-        symbol[at], before[at], behind[at] = ids[start + at], at - 1, at + 1
-        if at > 0:
-            pair = symbol[at - 1] << WIDE_ID_BITS | symbol[at]
-            candidate[at - 1] = rank_of(entry, hash_shift, pair) << WIDE_PLACE_BITS | np.uint64(at - 1)
-    before[0] = behind[max(count - 1, 0)] = NOWHERE
-    while True:
-        least = NO_CANDIDATE
-        for at in range(0, count, LANES):
-            low = min(min(candidate[at], candidate[at + 1]), min(candidate[at + 2], candidate[at + 3]))
-            high = min(min(candidate[at + 4], candidate[at + 5]), min(candidate[at + 6], candidate[at + 7]))
-            least = min(least, min(low, high))
-        if least == NO_CANDIDATE:
-            break
-        left = least & np.uint64(SHORT - 1)
-        merged = np.uint64(merged_id[least >> WIDE_PLACE_BITS])
-        gone, neighbour = behind[left], before[left]
-        right = behind[gone]
-        symbol[left], behind[left], before[right] = merged, right, left
-        candidate[gone] = NO_CANDIDATE
-        # At an end of the word always the same bucket is looked up, instead of a branch that is hard to foresee.
-        pair = merged << WIDE_ID_BITS | symbol[right] if right != NOWHERE else NO_PAIR
-        candidate[left] = rank_of(entry, hash_shift, pair) << WIDE_PLACE_BITS | left
-        pair = symbol[neighbour] << WIDE_ID_BITS | merged if neighbour != NOWHERE else NO_PAIR
-        candidate[neighbour] = rank_of(entry, hash_shift, pair) << WIDE_PLACE_BITS | neighbour
+    symbol, candidate, before, behind = room_for_short()
+    for index in other:
+        start, count = word[index, 0] * model.expansion, id_count[index]
+        if count > short:
+            id_count[index] = merge_long(start, count, entry, hash_shift, merged_id, node, heap, ids)
+            continue
+        merge_short(start, count, entry, hash_shift, merged_id, symbol, candidate, before, behind, ids)
+        at = made = np.int64(0)
+        while at < count:
+            ids[start + made] = symbol[at]
+            made += 1
+            at = np.int64(behind[at])
+        id_count[index] = made
 
 
 @kernel
-def merge_long(start, count, entry, hash_shift, merged_id, node, heap, ids, ends, id_count):
-    """Merges one word of any length, the symbols of ids from start on, and writes its ids; returns the new id_count.
+def merge_long(start, count, entry, hash_shift, merged_id, node, heap, ids):
+    """Merges one word of any length, the symbols of ids from start on, in place; returns how many ids it has.
 
     node: int32[count, COLUMNS]. heap: int64[2 * count], rank << HEAP_SHIFT | place of every pair that has had a merge.
     What comes out of it counts if the pair that now stands there becomes the same piece.
@@ -242,12 +205,12 @@ def merge_long(start, count, entry, hash_shift, merged_id, node, heap, ids, ends
             waiting = renew(entry, hash_shift, node, left, right, heap, waiting)
         if neighbour >= 0:
             waiting = renew(entry, hash_shift, node, neighbour, left, heap, waiting)
-    at = np.int64(0)
+    at = made = np.int64(0)
     while at < count:
-        ids[id_count], ends[id_count] = node[at, SYMBOL], ends[start + node[at, BEHIND] - 1]
-        id_count += 1
+        ids[start + made] = node[at, SYMBOL]
+        made += 1
         at = np.int64(node[at, BEHIND])
-    return id_count
+    return made
 
 
 @inlined

@@ -44,10 +44,10 @@ from gpu_tok.on_device.report import (
     WORK_ASKED,
 )
 from gpu_tok.tables import ends
-from gpu_tok.tables.bpe import SHORT
 from gpu_tok.tables.definition import Definition
 from gpu_tok.tables.native import NativeBpe, compile_native
 from gpu_tok.tables.normalizer import compile_normalizer
+from gpu_tok.tables.pair_entries import SHORT
 from gpu_tok.tables.refusal import CannotCompile
 
 NAMES = vocabularies.names(vocabularies.BYTE_LEVEL, vocabularies.SENTENCEPIECE)

@@ -18,21 +18,10 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from vocabularies import BYTE_LEVEL, SENTENCEPIECE, names
 
 from cpu_ref.merge import merge
-from gpu_tok.tables.bpe import (
-    BUCKET,
-    FIRST,
-    LAST,
-    MULTIPLIER,
-    NO_ENTRY,
-    NO_RANK,
-    RANK_BITS,
-    SHORT,
-    BpeTables,
-    build_entries,
-    compile_bpe,
-    symbols,
-)
+from gpu_tok.tables.bpe import FIRST, LAST, BpeTables, compile_bpe, symbols
 from gpu_tok.tables.definition import Definition
+from gpu_tok.tables.letters import LANES, LETTERS, no_letters
+from gpu_tok.tables.pair_entries import BUCKET, MULTIPLIER, NO_ENTRY, NO_RANK, RANK_BITS, SHORT, build_entries
 from gpu_tok.tables.refusal import CannotCompile
 
 Merges = list[tuple[str, str]]
@@ -52,24 +41,19 @@ def tables_of(model: models.BPE) -> BpeTables:
     return compile_bpe(Definition(Tokenizer(model)))
 
 
-def pieces(tables: BpeTables, words: list[str]) -> list[list[tuple[int, int]]]:
-    """(id, end in the word) of the pieces of each word, all found in one call."""
+def ids_of(tables: BpeTables, words: list[str]) -> list[list[int]]:
+    """The ids of each word, all found in one call."""
     code_point = np.frombuffer("".join(words).encode("utf-32-le"), np.uint32).copy()
     borders = np.cumsum([0] + [len(word) for word in words])
     word = np.stack([borders[:-1], borders[1:]], axis=1)
-    room = len(code_point) * tables.expansion
-    ids, ends = np.empty(room, np.int32), np.empty(room, np.int64)
-    id_starts = np.empty(len(words) + 1, np.int64)
-    merge(code_point, word, np.arange(len(words) + 1), tables, ids, ends, id_starts)
-    bounds = id_starts.tolist()
-    return [
-        list(zip(ids[begin:end].tolist(), (ends[begin:end] - start).tolist(), strict=True))
-        for begin, end, start in zip(bounds, bounds[1:], borders.tolist(), strict=False)
-    ]
+    ids, id_starts = np.empty(len(code_point) * tables.expansion, np.int32), np.empty(len(words) + 1, np.int64)
+    merge(code_point, word, np.arange(len(words) + 1), tables, ids, id_starts)
+    return [ids[begin:end].tolist() for begin, end in itertools.pairwise(id_starts.tolist())]
 
 
-def ids_of(tables: BpeTables, words: list[str]) -> list[list[int]]:
-    return [[piece_id for piece_id, _end in word] for word in pieces(tables, words)]
+def without_letters(tables: BpeTables, short: int) -> BpeTables:
+    """The same tables, by which words of few letters are merged as all others."""
+    return tables._replace(short=short, letters=no_letters())
 
 
 def assert_same_ids(model: models.BPE, words: list[str], tables: BpeTables | None = None) -> None:
@@ -115,7 +99,9 @@ def check_vocabulary(text: str, texts: list[str], count: int) -> None:
     assert_same_ids(whole.model, words, tables)
     if tables.short:
         sample = words[:: max(1, len(words) // 2000)]
-        assert ids_of(tables._replace(short=0), sample) == ids_of(tables, sample), "the heap and the search part ways"
+        found = ids_of(tables, sample)
+        assert ids_of(without_letters(tables, SHORT), sample) == found, "letters and the search part ways"
+        assert ids_of(without_letters(tables, 0), sample) == found, "the heap and the search part ways"
 
 
 @pytest.mark.parametrize("name", QUICK)
@@ -143,9 +129,9 @@ def test_the_lowest_rank_is_merged_first_and_of_equal_ones_the_leftmost() -> Non
     assert_same_ids(model, all_words("ab", 9))
 
 
-def test_where_pieces_end() -> None:
+def test_words_side_by_side() -> None:
     model = model_of({"h": 0, "u": 1, "g": 2, "ug": 3, "hug": 4, "中": 5}, [("u", "g"), ("h", "ug")], unk_token=None)
-    assert pieces(tables_of(model), ["hugg", "中hu", "?hug?"]) == [[(4, 3), (2, 4)], [(5, 1), (0, 2), (1, 3)], [(4, 4)]]
+    assert ids_of(tables_of(model), ["hugg", "中hu", "?hug?"]) == [[4, 2], [5, 0, 1], [4]]
 
 
 def test_merges_are_spelled_as_strings_or_as_pairs() -> None:
@@ -192,20 +178,24 @@ def merge_lists(draw: Callable[..., Any]) -> tuple[dict[str, int], Merges]:
 
 
 @settings(max_examples=40)
-@given(merge_lists(), some.sampled_from([0, SHORT]), some.integers(0, 2**32))
-def test_any_merges_on_all_short_words(made: tuple[dict[str, int], Merges], short: int, seed: int) -> None:
+@given(merge_lists(), some.integers(0, 2**32))
+def test_any_merges_on_all_short_words(made: tuple[dict[str, int], Merges], seed: int) -> None:
     model = model_of(*made)
+    tables = tables_of(model)
     source = random.Random(seed)
     words = all_words("abc", 6) + ["".join(source.choices("abc", k=source.randint(7, 50))) for _ in range(200)]
-    assert_same_ids(model, words, tables_of(model)._replace(short=short))
+    for way in (tables, without_letters(tables, SHORT), without_letters(tables, 0)):
+        assert_same_ids(model, words, way)
 
 
 @pytest.mark.slow
 @settings(max_examples=1000)
-@given(merge_lists(), some.sampled_from([0, SHORT]))
-def test_any_merges_on_all_words_of_seven(made: tuple[dict[str, int], Merges], short: int) -> None:
+@given(merge_lists())
+def test_any_merges_on_all_words_of_seven(made: tuple[dict[str, int], Merges]) -> None:
     model = model_of(*made)
-    assert_same_ids(model, all_words("abc", 7), tables_of(model)._replace(short=short))
+    tables = tables_of(model)
+    for way in (tables, without_letters(tables, SHORT), without_letters(tables, 0)):
+        assert_same_ids(model, all_words("abc", 7), way)
 
 
 @some.composite
@@ -258,6 +248,48 @@ def test_a_rank_outlives_its_pair_where_another_makes_the_same_piece() -> None:
     assert_same_ids(model, all_words("abcd", 6))
 
 
+# Words of few letters
+
+
+def test_a_piece_keeps_the_one_merge_that_acts() -> None:
+    vocab = {"a": 0, "b": 1, "c": 2, "ab": 3, "bc": 4, "abc": 5, "ca": 6, "cab": 7}
+    model = model_of(vocab, [("a", "b"), ("b", "c"), ("a", "bc"), ("ab", "c"), ("c", "a"), ("ca", "b")])
+    letters = tables_of(model).letters
+    assert letters.id_of[LETTERS:].tolist() == [3, 4, 5, 6], "cab is merged as c, ab"
+    assert sorted(letters.word_id.tolist()) == [3, 4, 5, 6]
+    assert_same_ids(model, all_words("abc", 7))
+
+
+def test_words_around_the_most_letters() -> None:
+    pieces = ["a", "b", *("a" * length for length in (2, 4, 8, 16)), "a" * 15 + "b", "a" * 16 + "b"]
+    merges = [("a", "a"), ("aa", "aa"), ("aaaa", "aaaa"), ("a" * 8, "a" * 8), ("a" * 16, "b")]
+    model = model_of({piece: piece_id for piece_id, piece in enumerate(pieces)}, merges)
+    words = [before + "a" * length + "b" for length in range(LANES - 3, LANES + 3) for before in ("", "b", "é")]
+    assert_same_ids(model, words + ["a" * length for length in range(2, 2 * LANES + 2)])
+
+
+def test_words_that_only_share_a_fingerprint() -> None:
+    vocab = {"a": 0, "b": 1, "ab": 2, "bab": 3}
+    for takes_words, ids in ((False, [[2], [1, 2], [2, 1]]), (True, [[2], [3], [2, 1]])):
+        tables = tables_of(model_of(vocab, [("a", "b")], ignore_merges=takes_words))
+        other = tables._replace(letters=tables.letters._replace(word_key=tables.letters.word_key ^ np.uint64(1)))
+        assert ids_of(tables, ["ab", "bab", "abb"]) == ids_of(other, ["ab", "bab", "abb"]) == ids
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 16, 17])
+def test_a_letter_without_an_id_among_others(count: int) -> None:
+    """Letters are merged two words at a time, and what has no id is seen last."""
+    model = model_of({"a": 0, "b": 1, "ab": 2, UNK: 3}, [("a", "b")], unk_token=UNK)
+    words = ["abab"] * count + ["abxab"] + ["abba"] * count + ["xaab", "ax"]
+    assert_same_ids(model, words)
+
+
+def test_large_and_small_letters_are_told_apart() -> None:
+    """U+0120 and U+0020 have the same low byte."""
+    model = model_of({"Ġ": 0, " ": 1, "a": 2, "Ġa": 3, " a": 4}, [("Ġ", "a"), (" ", "a")])
+    assert_same_ids(model, all_words("Ġ a", 5))
+
+
 # What a character is before any merge
 
 
@@ -289,7 +321,7 @@ def test_unknown_characters(
 
 def test_bytes_overtake_an_unknown_character() -> None:
     model = model_of(FALLBACK, [], unk_token=UNK, byte_fallback=True)
-    assert pieces(tables_of(model), ["中éa"]) == [[(3, 2), (4, 2), (0, 1), (1, 3)]]
+    assert ids_of(tables_of(model), ["中éa"]) == [[3, 4, 0, 1]]
     assert_same_ids(model, ["中éa", "中中éa", "é中", "中é"])
 
 
@@ -432,5 +464,5 @@ def test_two_pieces_of_one_id_that_no_merge_joins() -> None:
 
 def test_no_words_and_empty_words() -> None:
     tables = tables_of(model_of({"a": 0}, []))
-    assert pieces(tables, []) == []
-    assert pieces(tables, ["", "a", ""]) == [[], [(0, 1)], []]
+    assert ids_of(tables, []) == []
+    assert ids_of(tables, ["", "a", ""]) == [[], [0], []]

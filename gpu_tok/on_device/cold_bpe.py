@@ -9,9 +9,9 @@ import numpy.typing as npt
 
 from gpu_tok.on_device.batch_table import Late, Winners
 from gpu_tok.on_device.cold import THREADS, growth_of, later_steps, normalizer_arguments, opening_of, uploaded
-from gpu_tok.tables.bpe import BUCKET
 from gpu_tok.tables.native import NativeBpe
 from gpu_tok.tables.normalizer import ITSELF, PREPEND, REPLACE, NormalizerTables
+from gpu_tok.tables.pair_entries import BUCKET
 from gpu_tok.tables.trie_rows import NO_PIECE
 from gpu_tok.tables.unicode import CODE_POINTS
 from gpu_tok.tables.word_stages import AT_START, KIND, NOTHING, PREFIX, REPLACEMENT, SPLIT, TO_BYTES, WordStages

@@ -15,19 +15,12 @@ import numpy.typing as npt
 
 from gpu_tok.tables.decode import byte_alphabet
 from gpu_tok.tables.definition import Definition
+from gpu_tok.tables.letters import LetterTables, compile_letters, no_letters
+from gpu_tok.tables.pair_entries import ID_BITS, MOST_IDS, NO_RANK, SHORT, Pairs, build_entries
 from gpu_tok.tables.refusal import CannotCompile
 from gpu_tok.tables.trie import build_trie
 from gpu_tok.tables.trie_rows import NO_PIECE, NO_ROWS, Rows
 
-ID_BITS, RANK_BITS = 21, 22  # an entry is left id, right id, rank
-NO_RANK = (1 << RANK_BITS) - 1
-NO_ENTRY = np.uint64((1 << 64) - 1)
-MOST_IDS = (1 << ID_BITS) - 1  # of the pairs, the last stands for none
-BUCKET = 4  # entries that a look-up compares at once: 32 bytes
-CACHE_LINE = 64
-MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)  # 2^64 divided by the golden ratio: neighbouring pairs land far apart
-PLACE_BITS = 5
-SHORT = 1 << PLACE_BITS  # symbols of a word whose places fit below a rank
 FIRST, LAST = 1, 2  # where in its word a character stands; their sum: it is the only one, 0: it is in the middle
 
 Ids = npt.NDArray[np.int32]
@@ -45,6 +38,7 @@ class BpeTables(NamedTuple):
     right) * MULTIPLIER >> hash_shift`, or where that is full in one behind. merged_id: int32[merges], by rank.
     short: words of at most so many symbols may be merged by lowest rank. takes_words, word_row: whether, and in which
     trie, words are looked up as a whole (`ignore_merges`). expansion: as many ids may come from one character.
+    letters: the tables of words of few letters; what they say follows from the others.
     """
 
     symbol: npt.NDArray[np.int32]
@@ -54,13 +48,14 @@ class BpeTables(NamedTuple):
     suffix: Bytes
     unknown_id: int
     fuses_unknown: bool
-    entry: npt.NDArray[np.uint64]
+    entry: Pairs
     hash_shift: int
     merged_id: Ids
     short: int
     takes_words: bool
     word_row: Rows
     expansion: int
+    letters: LetterTables
 
 
 def compile_bpe(definition: Definition) -> BpeTables:
@@ -88,6 +83,9 @@ def compile_bpe(definition: Definition) -> BpeTables:
     entry, hash_shift = build_entries(pairs)
     grows = only_grows(pairs, merged_id, vocab, len(prefix.encode()))
     takes_words = bool(model["ignore_merges"])
+    letters = no_letters()
+    if grows and not prefix and not suffix:
+        letters = compile_letters(vocab, symbol[0], pairs, merged_id, entry, hash_shift, takes_words)
     return BpeTables(
         symbol=symbol,
         row_at=row_at,
@@ -103,6 +101,7 @@ def compile_bpe(definition: Definition) -> BpeTables:
         takes_words=takes_words,
         word_row=build_trie(vocab, "").row if takes_words else NO_ROWS.copy(),
         expansion=len(prefix.encode()) + 4 + len(suffix.encode()) if model["byte_fallback"] else 1,
+        letters=letters,
     )
 
 
@@ -147,9 +146,7 @@ def unknown_of(model: dict[str, Any], vocab: Mapping[str, int], symbol: Ids, def
     return NO_PIECE
 
 
-def merges_of(
-    merges: Sequence[Merge], vocab: Mapping[str, int], prefix_length: int
-) -> tuple[npt.NDArray[np.uint64], Ids]:
+def merges_of(merges: Sequence[Merge], vocab: Mapping[str, int], prefix_length: int) -> tuple[Pairs, Ids]:
     """The pairs of ids in order of rank, left << ID_BITS | right, and what each becomes.
 
     The second part loses as many bytes as the prefix has, whatever they are. Merges are written out by id: where
@@ -170,7 +167,7 @@ def merges_of(
     return (left << ID_BITS | right).astype(np.uint64), np.array(merged, np.int32)
 
 
-def only_grows(pairs: npt.NDArray[np.uint64], merged_id: Ids, vocab: Mapping[str, int], prefix_length: int) -> bool:
+def only_grows(pairs: Pairs, merged_id: Ids, vocab: Mapping[str, int], prefix_length: int) -> bool:
     """Whether no two pairs that begin at the same place of a word, one after another, can become the same piece.
 
     `Word::merge_all` keeps a pair's rank when the pair is gone but another with the same result stands there. That
@@ -189,33 +186,3 @@ def shared_ids(vocab: Mapping[str, int]) -> list[int]:
     if len(set(vocab.values())) == len(vocab):
         return []
     return [piece_id for piece_id, count in Counter(vocab.values()).items() if count > 1]
-
-
-def build_entries(pairs: npt.NDArray[np.uint64]) -> tuple[npt.NDArray[np.uint64], int]:
-    """The hash table of pairs that all differ, at most half full, and its hash_shift.
-
-    All pairs that are not yet in it are tried at once: of those that meet in a bucket as many stay as it has room for,
-    and the others go on to the next.
-    """
-    bits = max(1, (2 * len(pairs) // BUCKET).bit_length())
-    entry = within_lines((1 << bits) * BUCKET).reshape(-1, BUCKET)
-    entry[:] = NO_ENTRY
-    held = np.zeros(1 << bits, np.int64)
-    waiting = pairs << np.uint64(RANK_BITS) | np.arange(len(pairs), dtype=np.uint64)
-    bucket = (pairs * MULTIPLIER >> np.uint64(64 - bits)).astype(np.int64)
-    while len(waiting):
-        order = np.argsort(bucket, kind="stable")
-        waiting, bucket = waiting[order], bucket[order]
-        place = held[bucket] + np.arange(len(bucket)) - np.searchsorted(bucket, bucket)
-        fits = place < BUCKET
-        entry[bucket[fits], place[fits]] = waiting[fits]
-        held += np.bincount(bucket[fits], minlength=len(held))
-        waiting, bucket = waiting[~fits], (bucket[~fits] + 1) % len(entry)
-    return entry.reshape(-1), 64 - bits
-
-
-def within_lines(count: int) -> npt.NDArray[np.uint64]:
-    """Room for some numbers that begins where a cache line does, so that no bucket lies in two."""
-    room = np.empty(8 * count + CACHE_LINE, np.uint8)
-    offset = -room.ctypes.data % CACHE_LINE
-    return room[offset : offset + 8 * count].view(np.uint64)

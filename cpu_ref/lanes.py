@@ -1,0 +1,207 @@
+"""Sixteen numbers of a word side by side: uint32 in a vector register that numba's Python can name.
+
+Plain LLVM as in `cpu_ref.machine`: on AVX-512 a row is one register, elsewhere several. Masks have a bit for each lane.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir
+from numba import extending, types
+from numba.core import cgutils
+
+from cpu_ref.machine import intrinsic
+
+LANES = 16
+
+_NUMBER, _WORD, _BITS = ir.IntType(32), ir.IntType(64), ir.IntType(LANES)
+_ROW, _MASK = ir.VectorType(_NUMBER, LANES), ir.VectorType(ir.IntType(1), LANES)
+_WORDS, _BYTES = ir.VectorType(_WORD, 2), ir.VectorType(ir.IntType(8), LANES)
+_PLACES, _ZEROS = ir.Constant(_ROW, [*range(LANES)]), ir.Constant(_ROW, [0] * LANES)
+_ALIGNED = _NUMBER(4)
+
+
+class RowType(types.Type):
+    """uint32[LANES] by value."""
+
+    def __init__(self) -> None:
+        super().__init__(name="Row")
+
+
+@extending.register_model(RowType)
+class RowModel(extending.models.PrimitiveModel):
+    """A row is the vector itself."""
+
+    def __init__(self, manager: Any, kind: Any) -> None:
+        super().__init__(manager, kind, _ROW)
+
+
+row_type = RowType()
+
+
+@intrinsic
+def load_row(typing_context, address, count):
+    """The `count` numbers at an address, and zeros behind them."""
+
+    def generate(_context, builder, _signature, args):
+        load = _function(builder, f"masked.load.v{LANES}i32.p0", _ROW, [_ROW.as_pointer(), _NUMBER, _MASK, _ROW])
+        return builder.call(load, [_pointer(builder, args[0]), _ALIGNED, _first_lanes(builder, args[1]), _ZEROS])
+
+    return row_type(types.int64, types.int64), generate
+
+
+@intrinsic
+def store_row(typing_context, address, row, count):
+    """Writes the first `count` numbers of a row."""
+
+    def generate(context, builder, _signature, args):
+        kind = [_ROW, _ROW.as_pointer(), _NUMBER, _MASK]
+        store = _function(builder, f"masked.store.v{LANES}i32.p0", ir.VoidType(), kind)
+        builder.call(store, [args[1], _pointer(builder, args[0]), _ALIGNED, _first_lanes(builder, args[2])])
+        return context.get_dummy_value()
+
+    return types.void(types.int64, row_type, types.int64), generate
+
+
+@intrinsic
+def store_chosen(typing_context, address, row, mask):
+    """Writes the numbers of a row whose bits are set, one behind the other."""
+
+    def generate(context, builder, _signature, args):
+        store = _function(
+            builder, f"masked.compressstore.v{LANES}i32", ir.VoidType(), [_ROW, _NUMBER.as_pointer(), _MASK]
+        )
+        pointer = builder.inttoptr(args[0], _NUMBER.as_pointer())
+        chosen = builder.bitcast(builder.trunc(args[2], _BITS), _MASK)
+        builder.call(store, [args[1], pointer, chosen])
+        return context.get_dummy_value()
+
+    return types.void(types.int64, row_type, types.uint64), generate
+
+
+@intrinsic
+def look_up(typing_context, table, row, count, other):
+    """What a table of 32-bit numbers at an address has for the first `count` numbers of a row; `other` behind them."""
+
+    def generate(_context, builder, _signature, args):
+        wide, pointers = ir.VectorType(_WORD, LANES), ir.VectorType(_NUMBER.as_pointer(), LANES)
+        offset = builder.shl(builder.zext(args[1], wide), ir.Constant(wide, [2] * LANES))
+        address = builder.inttoptr(builder.add(_splat(builder, args[0], wide), offset), pointers)
+        gather = _function(builder, f"masked.gather.v{LANES}i32.v{LANES}p0", _ROW, [pointers, _NUMBER, _MASK, _ROW])
+        return builder.call(gather, [address, _ALIGNED, _first_lanes(builder, args[2]), _everywhere(builder, args[3])])
+
+    return row_type(types.int64, row_type, types.int64, types.uint64), generate
+
+
+@intrinsic
+def pairs_of(typing_context, row, factor):
+    """Of each number and the one behind: number * factor + next."""
+
+    def generate(_context, builder, _signature, args):
+        behind = builder.shuffle_vector(args[0], _ZEROS, ir.Constant(_ROW, [*range(1, LANES + 1)]))
+        return builder.add(builder.mul(args[0], _everywhere(builder, args[1])), behind)
+
+    return row_type(row_type, types.int64), generate
+
+
+@intrinsic
+def with_places(typing_context, row):
+    """Each number with the bits of its place, which it has not."""
+
+    def generate(_context, builder, _signature, args):
+        return builder.or_(args[0], _PLACES)
+
+    return row_type(row_type), generate
+
+
+@intrinsic
+def number_at(typing_context, row, place):
+    """The number at a place."""
+
+    def generate(_context, builder, _signature, args):
+        return builder.zext(builder.extract_element(args[0], builder.trunc(args[1], _NUMBER)), _WORD)
+
+    return types.uint64(row_type, types.uint64), generate
+
+
+@intrinsic
+def with_number(typing_context, row, place, number):
+    """The row with another number at a place; unchanged if there is no such place."""
+
+    def generate(_context, builder, _signature, args):
+        here = builder.icmp_unsigned("==", _PLACES, _everywhere(builder, args[1]))
+        return builder.select(here, _everywhere(builder, args[2]), args[0])
+
+    return row_type(row_type, types.uint64, types.uint64), generate
+
+
+@intrinsic
+def least_of(typing_context, row):
+    """The least number."""
+
+    def generate(_context, builder, _signature, args):
+        least = _function(builder, f"vector.reduce.umin.v{LANES}i32", _NUMBER, [_ROW])
+        return builder.zext(builder.call(least, [args[0]]), _WORD)
+
+    return types.uint64(row_type), generate
+
+
+@intrinsic
+def below(typing_context, row, limit):
+    """The mask of numbers below a limit."""
+
+    def generate(_context, builder, _signature, args):
+        mask = builder.icmp_unsigned("<", args[0], _everywhere(builder, args[1]))
+        return builder.zext(builder.bitcast(mask, _BITS), _WORD)
+
+    return types.uint64(row_type, types.int64), generate
+
+
+@intrinsic
+def lowest_bytes(typing_context, row):
+    """The lowest byte of each number, in two words."""
+
+    def generate(context, builder, _signature, args):
+        words = builder.bitcast(builder.trunc(args[0], _BYTES), _WORDS)
+        halves = [builder.extract_element(words, _NUMBER(half)) for half in range(2)]
+        return context.make_tuple(builder, types.UniTuple(types.uint64, 2), halves)
+
+    return types.UniTuple(types.uint64, 2)(row_type), generate
+
+
+@intrinsic
+def bits_in(typing_context, mask):
+    """How many bits are set."""
+    return types.int64(types.uint64), lambda _context, builder, _signature, args: builder.ctpop(args[0])
+
+
+@intrinsic
+def leading_zeros(typing_context, word):
+    """How many zero bits a word begins with; 64 for zero."""
+
+    def generate(_context, builder, _signature, args):
+        return builder.ctlz(args[0], ir.IntType(1)(0))
+
+    return types.uint64(types.uint64), generate
+
+
+def _function(builder, name, result, arguments):
+    return cgutils.get_or_insert_function(builder.module, ir.FunctionType(result, arguments), f"llvm.{name}")
+
+
+def _pointer(builder, address):
+    return builder.inttoptr(address, _ROW.as_pointer())
+
+
+def _first_lanes(builder, count):
+    return builder.icmp_signed("<", _PLACES, _everywhere(builder, count))
+
+
+def _everywhere(builder, number):
+    return _splat(builder, builder.trunc(number, _NUMBER), _ROW)
+
+
+def _splat(builder, number, kind):
+    single = builder.insert_element(ir.Constant(kind, ir.Undefined), number, _NUMBER(0))
+    return builder.shuffle_vector(single, ir.Constant(kind, ir.Undefined), _ZEROS)
