@@ -21,11 +21,9 @@ def rank_of(entry, hash_shift, pair):
     at = (pair * MULTIPLIER >> np.uint64(hash_shift)) * np.uint64(BUCKET)
     while True:
         # What is left of an entry without its pair is a rank; of another one it is more than any.
-        last = entry[at + np.uint64(3)]
-        least = min(
-            min(entry[at] ^ key, entry[at + np.uint64(1)] ^ key), min(entry[at + np.uint64(2)] ^ key, last ^ key)
-        )
-        if (last == NO_ENTRY) | (least <= WIDE_NO_RANK):
+        first, last = entry[at], entry[at + np.uint64(3)]
+        least = min(min(first ^ key, entry[at + np.uint64(1)] ^ key), min(entry[at + np.uint64(2)] ^ key, last ^ key))
+        if (first <= last) | (least <= WIDE_NO_RANK):
             return min(least, WIDE_NO_RANK)
         at = (at + np.uint64(BUCKET)) & np.uint64(len(entry) - 1)
 

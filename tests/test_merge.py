@@ -420,6 +420,10 @@ def test_pairs_that_meet_in_one_bucket_go_on_to_the_next() -> None:
     entry, hash_shift = build_entries(np.concatenate([last, pairs[100:120]]))
     assert hash_shift == 64 - 4
     assert [found_rank(entry, hash_shift, int(pair)) for pair in last] == list(range(9))
+    rows = entry.reshape(-1, BUCKET)
+    falls = np.flatnonzero(rows[:, 0] > rows[:, -1])
+    assert {15, 0} <= {*falls.tolist()}, "nine pairs go on from two full buckets"
+    assert (np.diff(np.delete(rows, falls, axis=0).astype(object), axis=1) >= 0).all()
     model = model_of({"a": 0, "b": 1, "ab": 2}, [("a", "b")])
     assert_same_ids(model, all_words("ab", 6))
 

@@ -1,6 +1,7 @@
 """Ranks of pairs as a hash table in buckets: the merges of `BPE`.
 
-A pair is in bucket `pair * MULTIPLIER >> hash_shift`, or where that is full in one behind.
+A pair is in bucket `pair * MULTIPLIER >> hash_shift`, or where that is full in one behind. The entries of a bucket
+rise, or fall if some went on: so a look-up without success goes on only where it must.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ def build_entries(pairs: Pairs, first_rank: int = 0) -> tuple[Pairs, int]:
     bits = max(1, (2 * len(pairs) // BUCKET).bit_length())
     entry = within_lines((1 << bits) * BUCKET).reshape(-1, BUCKET)
     entry[:] = NO_ENTRY
-    held = np.zeros(1 << bits, np.int64)
+    held, goes_on = np.zeros(1 << bits, np.int64), np.zeros(1 << bits, bool)
     waiting = pairs << np.uint64(RANK_BITS) | np.arange(first_rank, first_rank + len(pairs), dtype=np.uint64)
     bucket = (pairs * MULTIPLIER >> np.uint64(64 - bits)).astype(np.int64)
     while len(waiting):
@@ -40,7 +41,10 @@ def build_entries(pairs: Pairs, first_rank: int = 0) -> tuple[Pairs, int]:
         fits = place < BUCKET
         entry[bucket[fits], place[fits]] = waiting[fits]
         held += np.bincount(bucket[fits], minlength=len(held))
+        goes_on[bucket[~fits]] = True
         waiting, bucket = waiting[~fits], (bucket[~fits] + 1) % len(entry)
+    entry.sort(axis=1)
+    entry[goes_on] = entry[goes_on, ::-1]
     return entry.reshape(-1), 64 - bits
 
 
