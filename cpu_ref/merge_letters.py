@@ -42,14 +42,9 @@ def find_words(code_point, word, letters, expansion, ids, id_count, waiting, oth
     ids: int32; those of a word stand `expansion * word[index, 0]` and behind, and id_count says how many there are.
     waiting, other: int64, room for one a word; the numbers of the words.
     """
-    id_of, entry, shift, key, word_id = (
-        letters.id_of,
-        letters.word_entry,
-        letters.word_shift,
-        letters.word_key,
-        letters.word_id,
-    )
-    code_points, waiting_count, other_count = address_of(code_point), np.int64(0), np.int64(0)
+    entry, shift, key = letters.word_entry, letters.word_shift, letters.word_key
+    id_of, word_id, code_points = letters.id_of, letters.word_id, address_of(code_point)
+    waiting_count, other_count = np.int64(0), np.int64(0)
     for index in range(len(word)):
         start, length = word[index, 0], word[index, 1] - word[index, 0]
         found = np.int32(NO_PIECE)
@@ -85,13 +80,8 @@ def merge_letters(code_point, word, waiting, letters, expansion, ids, id_count, 
         candidate   the numbers that neighbours become, each with its place below: the least is the next merge
         left        a bit for each place that still holds a piece
     """
-    first_table, entry, hash_shift, id_of = letters.first, letters.entry, letters.hash_shift, letters.id_of
-    code_points, firsts, ids_at, ids_of = (
-        address_of(code_point),
-        address_of(first_table),
-        address_of(ids),
-        address_of(id_of),
-    )
+    entry, hash_shift, code_points, ids_at = letters.entry, letters.hash_shift, address_of(code_point), address_of(ids)
+    firsts, ids_of = address_of(letters.first), address_of(letters.id_of)
     for at in range(0, len(waiting), 2):
         first, second = waiting[at], waiting[min(at + 1, len(waiting) - 1)]
         row, candidate, left = opened(code_points, word[first, 0], word[first, 1], firsts)

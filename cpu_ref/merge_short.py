@@ -70,12 +70,7 @@ def room_for_short():
     candidate = np.empty(SHORT + 1, np.uint64)
     for at in range(SHORT + 1):
         candidate[at] = NO_CANDIDATE
-    symbol, before, behind = (
-        np.empty(SHORT + 1, np.uint64),
-        np.empty(SHORT + 1, np.uint64),
-        np.empty(SHORT + 1, np.uint64),
-    )
-    return symbol, candidate, before, behind
+    return np.empty(SHORT + 1, np.uint64), candidate, np.empty(SHORT + 1, np.uint64), np.empty(SHORT + 1, np.uint64)
 
 
 @kernel

@@ -50,17 +50,8 @@ class LetterTables(NamedTuple):
 
 def no_letters() -> LetterTables:
     """For models of which no word is one of letters."""
-    nothing = np.zeros(0, np.uint64)
-    return LetterTables(
-        np.zeros(0, np.int32),
-        np.zeros(0, np.uint32),
-        nothing,
-        0,
-        nothing,
-        0,
-        np.zeros((0, 3), np.uint64),
-        np.zeros(0, np.int32),
-    )
+    no_ids, no_pairs = np.zeros(0, np.int32), np.zeros(0, np.uint64)
+    return LetterTables(no_ids, np.zeros(0, np.uint32), no_pairs, 0, no_pairs, 0, no_pairs.reshape(0, 3), no_ids)
 
 
 def compile_letters(
@@ -132,9 +123,8 @@ def parts_of(pairs: Pairs, id_of: Ids) -> tuple[Pairs, Pairs]:
     number = np.zeros(MOST_IDS + 1, np.uint64)
     known = np.flatnonzero(id_of != NO_PIECE)
     number[id_of[known]] = known
-    return number[(pairs >> np.uint64(ID_BITS)).astype(np.int64)], number[
-        (pairs & np.uint64(MOST_IDS)).astype(np.int64)
-    ]
+    left, right = pairs >> np.uint64(ID_BITS), pairs & np.uint64(MOST_IDS)
+    return number[left.astype(np.int64)], number[right.astype(np.int64)]
 
 
 def first_merges(left: Pairs, right: Pairs) -> Letters:
