@@ -19,12 +19,22 @@ from typing import NamedTuple
 import numpy as np
 
 from cpu_ref.compiled import inlined, kernel
-from cpu_ref.machine import LANES, address_of, classify, common_bits_mask, load_u8, non_ascii_mask, trailing_zeros
+from cpu_ref.machine import (
+    LANES,
+    address_of,
+    classify,
+    common_bits_mask,
+    continuation_mask,
+    load_u8,
+    non_ascii_mask,
+    trailing_zeros,
+)
 from cpu_ref.utf8 import code_point_at, code_point_length
 from gpu_tok.tables.pairs import MULTIPLIER
 from gpu_tok.tables.runs import LONGEST_RUN
 
 BLOCK_WORDS = 16
+ALL_BYTES = np.uint64((1 << LANES) - 1)
 BLOCK = BLOCK_WORDS * LANES  # bytes that are cut in one go: they, their keys and rows stay in the first cache level
 
 
@@ -90,25 +100,53 @@ def cut_block(bytes, begin, count, last_class, skip, run, table, mask, before, a
 
 @inlined
 def _cut_code_points(bytes, begin, width, last_class, skip, run, table):
-    cuts = np.uint64(0)
-    at, asks, has_runs = skip, len(table.pairs) > 0, len(table.in_run) > 0
-    while at < width:
-        this_class = table.class_of[code_point_at(bytes, begin + at)]
-        is_cut = np.uint64(table.taken[last_class] >> np.uint32(this_class)) & np.uint64(1)
-        if bytes[begin + at] < 0x80:
-            run = np.int64(0)
-        elif asks:
-            asked = table.asked[last_class]
-            if has_runs:
-                if run > 0:
-                    asked |= table.asked_in_runs[last_class]
-                run = _run_behind(run, table.run_begins[last_class], table.in_run[0], this_class)
-            if asked >> np.uint32(this_class) & np.uint32(1):
-                is_cut = _are_apart(bytes, begin + at, table.pairs)
-        cuts |= is_cut << np.uint64(at)
-        last_class = this_class
-        at += code_point_length(bytes[begin + at])
-    return cuts, last_class, at - width, run
+    """Cuts `width` <= LANES bytes from `begin` on, but for the first `skip`; the rest is as for `cut_block`."""
+    class_of, taken, asked, pairs = table.class_of, table.taken, table.asked, table.pairs
+    asked_in_runs, run_begins, in_run = table.asked_in_runs, table.run_begins, table.in_run
+    asks, has_runs, address = len(pairs) > 0, len(in_run) > 0, address_of(bytes) + begin
+    last = _of_3_bytes(address + skip - 3) if asks and begin + skip >= 3 else np.int64(0)
+    starts = _starts(address, width, len(bytes) - begin) & ALL_BYTES << np.uint64(skip)
+    cuts, end = np.uint64(0), skip
+    while starts != 0:
+        at = np.int64(trailing_zeros(starts))
+        starts &= starts - np.uint64(1)
+        first = load_u8(address + at)
+        if first >> 4 == 0xE:
+            this = _of_3_bytes(address + at)
+            this_class = class_of[this]
+            row = taken[last_class]
+            if asks:
+                open = asked[last_class]
+                if has_runs:
+                    open |= asked_in_runs[last_class] if run > 0 else np.uint32(0)
+                    run = _run_behind(run, run_begins[last_class], in_run[0], this_class)
+                row |= open & np.uint32(_are_apart(last, this, pairs)) << np.uint32(this_class)
+        else:
+            this, run = np.int64(code_point_at(bytes, begin + at)), np.int64(0)
+            this_class = class_of[this]
+            row = taken[last_class]
+        cuts |= (np.uint64(row >> np.uint32(this_class)) & np.uint64(1)) << np.uint64(at)
+        last, last_class, end = this, np.int64(this_class), at + code_point_length(first)
+    return cuts, last_class, end - width, run
+
+
+@inlined
+def _starts(address, width, readable):
+    """A bit for each of `width` bytes with which a code point begins."""
+    if readable >= LANES:
+        starts = ~continuation_mask(address)
+        return starts if width == LANES else starts & ((np.uint64(1) << np.uint64(width)) - np.uint64(1))
+    starts = np.uint64(0)
+    for at in range(width):
+        starts |= np.uint64(load_u8(address + at) & 0xC0 != 0x80) << np.uint64(at)
+    return starts
+
+
+@inlined
+def _of_3_bytes(address):
+    """The code point of 3 bytes."""
+    first, second, third = load_u8(address), load_u8(address + 1), load_u8(address + 2)
+    return np.int64(first & 0x0F) << 12 | np.int64(second & 0x3F) << 6 | np.int64(third & 0x3F)
 
 
 @inlined
@@ -125,11 +163,11 @@ def _run_behind(run, begins, inside, this_class):
 
 
 @inlined
-def _are_apart(bytes, at, pairs):
-    """1 if the filter does not hold the two code points that meet at `at`, both of 3 bytes; else 0."""
-    pair = np.uint64(code_point_at(bytes, at - 3) << 16 | code_point_at(bytes, at))
+def _are_apart(first, second, pairs):
+    """1 if the filter does not hold these two code points, both of 3 bytes; else 0. Of others nothing is meant."""
+    pair = np.uint64(first << 16 | second)
     place = (pair * np.uint64(MULTIPLIER) & np.uint64(0xFFFFFFFF)) * np.uint64(len(pairs))
-    word = np.uint64(pairs[np.int64(place >> np.uint64(32))])
+    word = np.uint64(pairs[place >> np.uint64(32)])
     return ~(word >> (place >> np.uint64(27) & np.uint64(31))) & np.uint64(1)
 
 

@@ -133,6 +133,17 @@ def non_ascii_mask(typing_context, address):
 
 
 @intrinsic
+def continuation_mask(typing_context, address):
+    """One bit for each of 64 bytes: does it continue a code point of UTF-8, so is it 0x80 to 0xBF."""
+
+    def generate(_context, builder, _signature, args):
+        vector = builder.load(_pointer(builder, args[0], _VECTOR), align=1)
+        return builder.bitcast(builder.icmp_signed("<", vector, _splat(builder, _BYTE(-64))), _WORD)
+
+    return types.uint64(types.int64), generate
+
+
+@intrinsic
 def equal_mask(typing_context, address, byte):
     """One bit for each of 64 bytes: is it this byte."""
 
