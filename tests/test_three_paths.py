@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import random
-import time
 from typing import Any
 
 import numpy as np
@@ -20,7 +19,7 @@ from own_vocabularies import training_texts
 from random_definitions import ALPHABET, random_normalizer, random_pre_tokenizer
 from test_added_tokens import collide
 
-from gpu_tok import TextBatch, Tokenizer
+from gpu_tok import Tokenizer
 from gpu_tok.errors import GpuTokError
 from gpu_tok.tables.definition import Definition
 
@@ -119,16 +118,3 @@ def test_one_text_of_64_megabytes(name):
     here, there = (Tokenizer.from_str(definition, device=device).encode_batch([text, "a"]) for device in DEVICES)
     assert np.array_equal(here.ids, there.ids)
     assert np.array_equal(here.starts, there.starts)
-
-
-@pytest.mark.slow
-def test_the_emulator_encodes_five_megabytes_a_second(definition_text, real_texts):
-    """Warm, of one core's time: so data sets, too, can be sent through it."""
-    batch = TextBatch.of(real_texts("en", 1_000_000))
-    ours = Tokenizer.from_str(definition_text("shared/bert-base-uncased"), device="emulated", workers=1)
-    seconds = []
-    for _pass in range(20):
-        begun = time.process_time()
-        ours.encode_batch(batch)
-        seconds.append(time.process_time() - begun)
-    assert batch.byte_count / min(seconds) > 5e6
