@@ -40,7 +40,7 @@ def encode_chunks(bytes: Bytes, starts: Starts, tables: NativeTables, flags: Byt
     block_bytes = largest_block(starts)
     if block_bytes <= LONG_BYTES:
         room = block_bytes * tables.normalizer.expansion
-        return encode_blocks(bytes, starts, flags, tables, buffers_for(room, room, room))
+        return encode_blocks(bytes, starts, flags, tables, buffers_for(room, room, room, ends=room))
     rows = []
     borders = np.flatnonzero(np.diff(starts) > LONG_BYTES).tolist()
     for begin, end in zip([-1, *borders], [*borders, len(starts) - 1], strict=True):
@@ -90,14 +90,15 @@ class Buffers(NamedTuple):
     ends: npt.NDArray[np.int64]
 
 
-def buffers_for(normalized: int, characters: int, ids: int) -> Buffers:
-    """normalized: code points that the normalizer may make; characters: those that words may hold."""
+def buffers_for(normalized: int, characters: int, ids: int, ends: int = 0) -> Buffers:
+    """normalized: code points that the normalizer may make; characters: those that words may hold; ends: 0 if none are
+    asked for."""
     return Buffers(
         np.empty(characters, np.uint32),
         np.empty(normalized, np.uint32),
         np.empty((characters, 2), np.int64),
         np.empty(ids, np.int32),
-        np.empty(ids, np.int64),
+        np.empty(ends, np.int64),
     )
 
 

@@ -6,8 +6,8 @@ import numpy as np
 
 from cpu_ref.compiled import inlined, kernel
 from cpu_ref.hot import MISS_PLACE, MISS_SECTION
-from cpu_ref.intern import SPARE
-from cpu_ref.machine import address_of, load_u64, store_u64
+from cpu_ref.intern import SPARE, copy_ids
+from cpu_ref.machine import address_of
 
 
 @kernel
@@ -40,10 +40,8 @@ def insert(ids, id_count, misses, number, late_ids, late_starts, section_end_pla
 
 @inlined
 def _copy(from_address, source, source_end, to_address, place):
-    """Copies ids, four at a time: up to three behind the last are written as well, where the next ones go."""
-    for at in range(0, source_end - source, 4):
-        store_u64(to_address + 4 * (place + at), load_u64(from_address + 4 * (source + at)))
-        store_u64(to_address + 4 * (place + at) + 8, load_u64(from_address + 4 * (source + at) + 8))
+    """Copies the ids up to source_end, and some behind them to where the next ones go."""
+    copy_ids(from_address + 4 * source, to_address + 4 * place, source_end - source)
     return place + source_end - source, source_end
 
 

@@ -166,12 +166,18 @@ def write_ids(row, pool_address, place):
     words = load_u64(row + 24)
     if words >> np.uint64(63):
         source = pool_address + 4 * np.int64(load_u64(row + 16) >> np.uint64(32))
-        for at in range(0, 4 * count_of(row), 16):
-            store_u64(place + at, load_u64(source + at))
-            store_u64(place + at + 8, load_u64(source + at + 8))
+        copy_ids(source, place, count_of(row))
     else:
         store_u64(place, load_u64(row + 16))
         store_u64(place + 8, words)
+
+
+@inlined
+def copy_ids(source, place, count):
+    """Copies ids from one address to another, four at a time: up to three more are read and written."""
+    for at in range(0, 4 * count, 16):
+        store_u64(place + at, load_u64(source + at))
+        store_u64(place + at + 8, load_u64(source + at + 8))
 
 
 @kernel

@@ -170,22 +170,6 @@ def lowest_bytes(typing_context, row):
     return types.UniTuple(types.uint64, 2)(row_type), generate
 
 
-@intrinsic
-def bits_in(typing_context, mask):
-    """How many bits are set."""
-    return types.int64(types.uint64), lambda _context, builder, _signature, args: builder.ctpop(args[0])
-
-
-@intrinsic
-def leading_zeros(typing_context, word):
-    """How many zero bits a word begins with; 64 for zero."""
-
-    def generate(_context, builder, _signature, args):
-        return builder.ctlz(args[0], ir.IntType(1)(0))
-
-    return types.uint64(types.uint64), generate
-
-
 def _function(builder, name, result, arguments):
     return cgutils.get_or_insert_function(builder.module, ir.FunctionType(result, arguments), f"llvm.{name}")
 

@@ -110,6 +110,22 @@ def trailing_zeros(typing_context, word):
 
 
 @intrinsic
+def bits_in(typing_context, mask):
+    """How many bits are set."""
+    return types.int64(types.uint64), lambda _context, builder, _signature, args: builder.ctpop(args[0])
+
+
+@intrinsic
+def leading_zeros(typing_context, word):
+    """How many zero bits a word begins with; 64 for zero."""
+
+    def generate(_context, builder, _signature, args):
+        return builder.ctlz(args[0], ir.IntType(1)(0))
+
+    return types.uint64(types.uint64), generate
+
+
+@intrinsic
 def fold_multiply(typing_context, left, right):
     """Upper half XOR lower half of the 128-bit product: the mixing step of the hash."""
 

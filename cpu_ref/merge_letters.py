@@ -11,8 +11,6 @@ from cpu_ref.compiled import inlined, kernel
 from cpu_ref.lanes import (
     LANES,
     below,
-    bits_in,
-    leading_zeros,
     least_of,
     load_row,
     look_up,
@@ -23,7 +21,7 @@ from cpu_ref.lanes import (
     with_number,
     with_places,
 )
-from cpu_ref.machine import address_of, trailing_zeros
+from cpu_ref.machine import address_of, bits_in, leading_zeros, trailing_zeros
 from cpu_ref.merge_short import NO_CANDIDATE, NO_PAIR, WIDE_ID_BITS, WIDE_NO_RANK, WIDE_PLACE_BITS, rank_of
 from gpu_tok.tables.letters import LENGTH_BITS, LETTERS, WORD_MULTIPLIERS
 from gpu_tok.tables.pair_entries import MOST_IDS, RANK_BITS, SHORT

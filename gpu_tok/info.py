@@ -15,9 +15,6 @@ from rich.text import Text
 from gpu_tok.explain import visible
 from gpu_tok.tables.added_tokens import BY_SUSPICION
 from gpu_tok.tables.cuts import CutTables
-from gpu_tok.tables.definition import Definition
-from gpu_tok.tables.postprocess import compile_postprocess
-from gpu_tok.tables.refusal import CannotCompile
 from gpu_tok.tables.variants import normalized_tokens
 
 if TYPE_CHECKING:
@@ -183,7 +180,7 @@ def info_of(tokenizer: Tokenizer) -> Info:
         decoder_type=_type_of(definition.decoder),
         encode=_grade(tokenizer, cold.grade, cold.reasons),
         decode=_grade(tokenizer, decoder.grade, decoder.reasons),
-        by_reference=tuple(_by_reference(definition, tokenizer.added_tokens.normalized_pass)),
+        by_reference=tuple(_by_reference(tokenizer)),
         cuts=_cuts(tokenizer.cuts),
         table_bytes=tokenizer.table.budget,
         table_bytes_used=used.bytes,
@@ -198,14 +195,12 @@ def _grade(tokenizer: Tokenizer, grade: int, reasons: Sequence[str]) -> Grade:
     return Grade(grade, f"{GRADES[grade]}, on the host" if leaves else GRADES[grade], tuple(reasons))
 
 
-def _by_reference(definition: Definition, normalized_pass: int) -> Iterator[str]:
+def _by_reference(tokenizer: Tokenizer) -> Iterator[str]:
     """What the reference encodes whole, in words (`gpu_tok.whole`, `ends.WHOLE`)."""
-    try:
-        compile_postprocess(definition)
-    except CannotCompile as refusal:
-        yield f"all texts: {refusal}"
-    tokens = normalized_tokens(definition)
-    if tokens and definition.normalizers:
+    if tokenizer.goes_whole:
+        yield f"all texts: {tokenizer.goes_whole}"
+    tokens, normalized_pass = normalized_tokens(tokenizer.definition), tokenizer.added_tokens.normalized_pass
+    if tokens and tokenizer.definition.normalizers:
         shown = ", ".join(_spelled(token["content"]) for token in tokens[:TOKENS_SHOWN])
         more = f" and {len(tokens) - TOKENS_SHOWN} more" if len(tokens) > TOKENS_SHOWN else ""
         when = "that, normalized, hold" if normalized_pass == BY_SUSPICION else "in which normalization makes or alters"

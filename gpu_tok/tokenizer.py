@@ -84,8 +84,8 @@ class Tokenizer:
         self.workers = Workers(workers)
         self.cuts: CutTables = derive(definition)
         self.cold = ColdPath(definition, fallback=fallback)
-        if fallback == "error":
-            _check_post_processor(definition)
+        if fallback == "error" and self.goes_whole:
+            raise DefinitionError(f"tokenizer.json: {self.goes_whole}", RUNS_BY_REFERENCE)
         self.added_tokens: AddedTokens = compile_added_tokens(definition)
         self.table = Table(table_bytes)
         self._encoder = Encoder(cut.lay_out(self.cuts), self.table, self.cold)
@@ -290,22 +290,19 @@ class Tokenizer:
         model = self.definition.model["type"]
         return f"Tokenizer({model}, {len(self.definition.vocab):,} pieces, device={self.device.name!r})"
 
-    @cached_property
+    @property
     def is_divisible(self) -> bool:
         """Does the post-processor put a text between special tokens; else texts go to the reference whole."""
+        return not self.goes_whole
+
+    @cached_property
+    def goes_whole(self) -> str:
+        """Why texts go to the reference whole; empty if they do not."""
         try:
             compile_postprocess(self.definition)
-        except CannotCompile:
-            return False
-        return True
-
-
-def _check_post_processor(definition: Definition) -> None:
-    """Raises `DefinitionError` where texts would go through the reference whole."""
-    try:
-        compile_postprocess(definition)
-    except CannotCompile as refusal:
-        raise DefinitionError(f"tokenizer.json: {refusal}", RUNS_BY_REFERENCE) from None
+        except CannotCompile as refusal:
+            return str(refusal)
+        return ""
 
 
 def _made_of(kind: type[Tokenizer], text: str, encode_special_tokens: bool, options: dict[str, Any]) -> Tokenizer:

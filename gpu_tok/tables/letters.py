@@ -14,12 +14,12 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from cpu_ref.lanes import LANES
 from cpu_ref.merge_short import last_merges
 from gpu_tok.tables.pair_entries import ID_BITS, MOST_IDS, NO_RANK, PLACE_BITS, RANK_BITS, Pairs, build_entries
 from gpu_tok.tables.trie_rows import NO_PIECE
 
 LETTERS = 0x144  # code points below are letters here: those that bytes are spelled with, U+0021 to U+0143
-LANES = 16  # letters of a word
 LENGTH_BITS = 5
 WORD_MULTIPLIERS = (np.uint64(0x9E3779B97F4A7C15), np.uint64(0xC2B2AE3D27D4EB4F), np.uint64(0x165667B19E3779F9))
 
