@@ -75,6 +75,7 @@ TAKEN = [
     ("}|]|&|-", "characters that mean nothing outside sets"),
     ("a++a|b", "possessive: the second a is never left over"),
     ("a?+b", "possessive or nothing"),
+    ("a?+[ab]|c", "possessive, and behind it one more a"),
     ("[ab]*+c|a", "possessive over a set"),
     ("(?:a|b)++c", "possessive over branches of one character"),
     ("(a|ab)(c|bc)", "the first branch wins, unless the rest then fails"),

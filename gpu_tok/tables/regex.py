@@ -70,7 +70,8 @@ class Builder:
 
     def _repeat(self, node: Repeat, then: int) -> int:
         """Greedy: once more comes before going on. Possessive, behind one character: going on only where once more
-        is impossible, which the next character shows."""
+        is impossible, which the next character shows; behind the most, anywhere."""
+        behind_the_most = then
         if node.possessive:
             one = self.parser.single(node.body)
             assert one is not None
@@ -83,7 +84,7 @@ class Builder:
             entry = body if least else loop
             least = max(least - 1, 0)
         else:
-            entry = then
+            entry = behind_the_most
             for _ in range(node.most - least):
                 entry = self.add(Fork((self.build(node.body, entry), then)))
         for _ in range(least):
