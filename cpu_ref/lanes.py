@@ -1,4 +1,4 @@
-"""Sixteen numbers of a word side by side: uint32 in a vector register that numba's Python can name.
+"""The numbers of a word side by side: uint32 in a vector register that numba's Python can name.
 
 Plain LLVM as in `cpu_ref.machine`: on AVX-512 a row is one register, elsewhere several. Masks have a bit for each lane.
 """
@@ -13,11 +13,12 @@ from numba.core import cgutils
 
 from cpu_ref.machine import intrinsic
 
-LANES = 16
+LANES = 32
+WORDS = LANES // 8  # of 64 bits, for a byte of each lane
 
 _NUMBER, _WORD, _BITS = ir.IntType(32), ir.IntType(64), ir.IntType(LANES)
 _ROW, _MASK = ir.VectorType(_NUMBER, LANES), ir.VectorType(ir.IntType(1), LANES)
-_WORDS, _BYTES = ir.VectorType(_WORD, 2), ir.VectorType(ir.IntType(8), LANES)
+_WORDS, _BYTES = ir.VectorType(_WORD, WORDS), ir.VectorType(ir.IntType(8), LANES)
 _PLACES, _ZEROS = ir.Constant(_ROW, [*range(LANES)]), ir.Constant(_ROW, [0] * LANES)
 _ALIGNED = _NUMBER(4)
 
@@ -160,14 +161,14 @@ def below(typing_context, row, limit):
 
 @intrinsic
 def lowest_bytes(typing_context, row):
-    """The lowest byte of each number, in two words."""
+    """The lowest byte of each number, in WORDS words."""
 
     def generate(context, builder, _signature, args):
         words = builder.bitcast(builder.trunc(args[0], _BYTES), _WORDS)
-        halves = [builder.extract_element(words, _NUMBER(half)) for half in range(2)]
-        return context.make_tuple(builder, types.UniTuple(types.uint64, 2), halves)
+        halves = [builder.extract_element(words, _NUMBER(half)) for half in range(WORDS)]
+        return context.make_tuple(builder, types.UniTuple(types.uint64, WORDS), halves)
 
-    return types.UniTuple(types.uint64, 2)(row_type), generate
+    return types.UniTuple(types.uint64, WORDS)(row_type), generate
 
 
 def _function(builder, name, result, arguments):

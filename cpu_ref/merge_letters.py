@@ -1,4 +1,4 @@
-"""Merges words of at most LANES letters (`gpu_tok.tables.letters`): each is a row of numbers in a vector register.
+"""Merges words of at most LONGEST letters (`gpu_tok.tables.letters`): each is a row of numbers in a vector register.
 
 What is left to do of a word waits most of the time for memory or for the merge before, so two are merged side by side.
 """
@@ -10,6 +10,7 @@ import numpy as np
 from cpu_ref.compiled import inlined, kernel
 from cpu_ref.lanes import (
     LANES,
+    WORDS,
     below,
     least_of,
     load_row,
@@ -23,14 +24,13 @@ from cpu_ref.lanes import (
 )
 from cpu_ref.machine import address_of, bits_in, leading_zeros, trailing_zeros
 from cpu_ref.merge_short import NO_CANDIDATE, NO_PAIR, WIDE_ID_BITS, WIDE_NO_RANK, WIDE_PLACE_BITS, rank_of
-from gpu_tok.tables.letters import LENGTH_BITS, LETTERS, WORD_MULTIPLIERS
+from gpu_tok.tables.letters import LENGTH_BITS, LETTERS, LONGEST, WORD_MULTIPLIERS
 from gpu_tok.tables.pair_entries import MOST_IDS, RANK_BITS, SHORT
 from gpu_tok.tables.trie_rows import NO_PIECE
 
 ALL_LANES = np.uint64((1 << LANES) - 1)
 ONE, NO_MORE = np.uint64(1), np.uint64(SHORT - 1)  # NO_MORE: the place of a merge where there is none
 IDS = 1 << 31  # an id is below, NO_PIECE is not
-LOW_MULTIPLIER, HIGH_MULTIPLIER, LARGE_MULTIPLIER = WORD_MULTIPLIERS
 
 
 @kernel
@@ -48,18 +48,23 @@ def find_words(code_point, word, letters, expansion, ids, id_count, waiting, oth
         found = np.int32(NO_PIECE)
         if length == 1 and code_point[start] < LETTERS:
             found = id_of[code_point[start]]
-        elif 1 < length <= LANES:
+        elif 1 < length <= LONGEST:
             row = load_row(code_points + 4 * start, length)
             if below(row, LETTERS) == ALL_LANES:
-                low, high = lowest_bytes(row)
+                lowest = lowest_bytes(row)
                 large = (below(row, 0x100) ^ ALL_LANES) << np.uint64(LENGTH_BITS) | np.uint64(length)
-                mixed = low * LOW_MULTIPLIER ^ high * HIGH_MULTIPLIER ^ large * LARGE_MULTIPLIER
+                mixed = large * WORD_MULTIPLIERS[WORDS]
+                for part in range(WORDS):
+                    mixed ^= lowest[part] * WORD_MULTIPLIERS[part]
                 at = rank_of(entry, shift, mixed >> np.uint64(RANK_BITS))
                 if at == WIDE_NO_RANK:
                     waiting[waiting_count] = index
                     waiting_count += 1
                     continue
-                if (key[at, 0] == low) & (key[at, 1] == high) & (key[at, 2] == large):
+                differs = key[at, WORDS] ^ large
+                for part in range(WORDS):
+                    differs |= key[at, part] ^ lowest[part]
+                if differs == 0:
                     found = word_id[at]
         if found == NO_PIECE:
             other[other_count] = index

@@ -1,4 +1,4 @@
-"""Words of at most LANES letters, the model `BPE`: pieces that are a whole word, and the merges that can come about.
+"""Words of at most LONGEST letters, the model `BPE`: pieces that are a whole word, and the merges that can come about.
 
 Two pieces meet in a word only if they do in a text of these two alone, since nothing that was merged up to there lies
 across their borders. So of all merges that make a piece only one ever acts: the last one when the piece is merged as a
@@ -20,8 +20,15 @@ from gpu_tok.tables.pair_entries import ID_BITS, MOST_IDS, NO_RANK, PLACE_BITS, 
 from gpu_tok.tables.trie_rows import NO_PIECE
 
 LETTERS = 0x144  # code points below are letters here: those that bytes are spelled with, U+0021 to U+0143
-LENGTH_BITS = 5
-WORD_MULTIPLIERS = (np.uint64(0x9E3779B97F4A7C15), np.uint64(0xC2B2AE3D27D4EB4F), np.uint64(0x165667B19E3779F9))
+LONGEST = LANES - 1  # letters of such words: the last place of a row stands for no merge
+LENGTH_BITS = 6
+WORD_MULTIPLIERS = (  # one for each column of a key
+    np.uint64(0x9E3779B97F4A7C15),
+    np.uint64(0xC2B2AE3D27D4EB4F),
+    np.uint64(0x165667B19E3779F9),
+    np.uint64(0xD6E8FEB86659FD93),
+    np.uint64(0x2545F4914F6CDD1D),
+)
 
 Ids = npt.NDArray[np.int32]
 Letters = npt.NDArray[np.uint32]
@@ -35,7 +42,8 @@ class LetterTables(NamedTuple):
     the number.
 
     word_entry, word_shift: the same hash table of the fingerprints of pieces that are a word, with rows of word_key,
-    uint64[words, 3], the low bytes of the letters, and which letters are large and how many there are; and of word_id.
+    uint64[words, WORDS + 1], the low bytes of the letters, and which letters are large and how many there are; and of
+    word_id.
     """
 
     id_of: Ids
@@ -68,7 +76,7 @@ def compile_letters(
     symbol: int32[characters], their ids. pairs, merged_id: by rank; entry, hash_shift: the same as a hash table.
     """
     last = chr(LETTERS - 1)
-    pieces = [piece for piece in vocab if 1 < len(piece) <= LANES and max(piece) <= last]
+    pieces = [piece for piece in vocab if 1 < len(piece) <= LONGEST and max(piece) <= last]
     letter = np.frombuffer("".join(piece.ljust(LANES, "\0") for piece in pieces).encode("utf-32-le"), np.uint32)
     letter = letter.reshape(-1, LANES)
     length = np.array([len(piece) for piece in pieces], np.int64)
@@ -145,4 +153,4 @@ def word_keys(letter: Letters, length: npt.NDArray[np.int64]) -> npt.NDArray[np.
 def fingerprints(key: npt.NDArray[np.uint64]) -> Pairs:
     """As many bits of a hash as a pair has, of each key."""
     mixed = key * np.array(WORD_MULTIPLIERS)
-    return (mixed[:, 0] ^ mixed[:, 1] ^ mixed[:, 2]) >> np.uint64(RANK_BITS)
+    return np.bitwise_xor.reduce(mixed, axis=1) >> np.uint64(RANK_BITS)
