@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from cpu_ref.compiled import inlined, kernel
-from cpu_ref.cut import BLOCK, BLOCK_WORDS, cut_block
+from cpu_ref.cut import BEFORE_CUT, BEHIND_CUT, BLOCK, BLOCK_WORDS, ONE, SCRATCH, cut_block, third_made
 from cpu_ref.intern import (
     INLINE_IDS,
     LONGEST_KEPT,
@@ -63,7 +63,7 @@ def encode_unit(work, first, last, flag_mask, cut_table, table, ids, misses):
     bytes, section_start, section_id, section_flags, end_place = work
     begin, end = section_start[first], section_start[last]
     mask = np.empty(BLOCK_WORDS, np.uint64)
-    before, after = np.empty(BLOCK + LANES, np.uint8), np.empty(BLOCK + LANES, np.uint8)
+    before, after = np.empty(2 * SCRATCH, np.uint8), np.empty(2 * SCRATCH, np.uint8)
     chunk_start = np.empty(BLOCK + 2, np.int64)
     keys = np.empty((BLOCK + 2, KEY_WORDS), np.uint64)  # low, high, address of the first candidate row
     empty_row = np.zeros(4, np.uint64)  # the row of chunks that the table never keeps: no key is like it
@@ -74,13 +74,15 @@ def encode_unit(work, first, last, flag_mask, cut_table, table, ids, misses):
     id_count, miss_count = np.int64(0), np.int64(0)  # typed: a literal would compile the helpers once more
     section = first  # the section in which the open chunk lies
     next_start = open_start = block = begin  # next_start: where the section begins that is to be entered next
-    last_class, skip, run = np.int64(cut_table.class_of[0]), np.int64(0), np.int64(0)
+    last_class, skip, run, paired = np.int64(cut_table.class_of[0]), np.int64(0), np.int64(0), np.uint64(0)
     while block < end:
         block_end = min(block + BLOCK, end)
-        last_class, skip, run = cut_block(
-            bytes, block, block_end - block, last_class, skip, run, cut_table, mask, before, after
+        last_class, skip, run, paired = cut_block(
+            bytes, block, block_end - block, last_class, skip, run, paired, cut_table, mask, before, after
         )
-        _cut_at_sections(mask, block, block_end, section, last, section_start, section_id, section_flags)
+        _cut_at_sections(
+            mask, block, block_end, section, last, section_start, section_id, section_flags, bytes, cut_table
+        )
         chunks = _list_chunks(mask, block, block_end, open_start, block_end == end, chunk_start)
         open_start = chunk_start[chunks]
         if len(ids) < id_count + INLINE_IDS * chunks + SPARE:
@@ -142,15 +144,22 @@ def encode_unit(work, first, last, flag_mask, cut_table, table, ids, misses):
 
 
 @inlined
-def _cut_at_sections(mask, block, block_end, section, last, section_start, section_id, section_flags):
-    """Cuts where sections begin, and nowhere inside added tokens and whole sections."""
+def _cut_at_sections(mask, block, block_end, section, last, section_start, section_id, section_flags, bytes, cut_table):
+    """Cuts where sections begin, nowhere inside added tokens and whole sections, and nowhere for a third character that
+    lies in another section."""
     while section < last and section_start[section] < block_end:
         start, end = section_start[section], section_start[section + 1]
         if start >= block and start < end:
-            mask[(start - block) // LANES] |= np.uint64(1) << np.uint64((start - block) % LANES)
+            mask[(start - block) // LANES] |= ONE << np.uint64((start - block) % LANES)
         if section_id[section] != TEXT or section_flags[section] & WHOLE:
             for at in range(max(start + 1, block), min(end, block_end)):
-                mask[(at - block) // LANES] &= ~(np.uint64(1) << np.uint64((at - block) % LANES))
+                mask[(at - block) // LANES] &= ~(ONE << np.uint64((at - block) % LANES))
+        else:
+            for at, kind in ((start + 1, BEFORE_CUT), (end - 1, BEHIND_CUT)):
+                if max(start + 1, block) <= at < min(end, block_end):
+                    bit = ONE << np.uint64((at - block) % LANES)
+                    if mask[(at - block) // LANES] & bit and third_made(bytes, at, kind, cut_table):
+                        mask[(at - block) // LANES] &= ~bit
         section += 1
 
 

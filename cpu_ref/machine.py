@@ -235,6 +235,18 @@ def common_bits_mask(typing_context, left, right):
     return types.uint64(types.int64, types.int64), generate
 
 
+@intrinsic
+def common_bit_mask(typing_context, left, right, bit):
+    """One bit for each of 64 byte pairs: do the byte at `left` and the one at `right` share this bit."""
+
+    def generate(_context, builder, _signature, args):
+        first, second = (builder.load(_pointer(builder, address, _VECTOR), align=1) for address in args[:2])
+        shared = builder.and_(builder.and_(first, second), _splat(builder, args[2]))
+        return builder.bitcast(builder.icmp_unsigned("!=", shared, _splat(builder, _BYTE(0))), _WORD)
+
+    return types.uint64(types.int64, types.int64, types.uint8), generate
+
+
 def _pointer(builder, address, kind):
     return builder.inttoptr(address, kind.as_pointer())
 

@@ -7,13 +7,14 @@ import itertools
 import numpy as np
 import numpy.typing as npt
 
-from cpu_ref.cut import CutTable, next_cut
+from cpu_ref.cut import BEFORE_CUT, BEFORE_FIRST, BEHIND_CUT, BEHIND_LAST, CutTable, next_cut
 from gpu_tok.added_tokens import TEXT, Sections
 from gpu_tok.batch import Bytes, starts_of
 from gpu_tok.tables import ends
 from gpu_tok.tables.classes import Pairs
 from gpu_tok.tables.cuts import CutTables
 from gpu_tok.tables.runs import Runs
+from gpu_tok.tables.thirds import Thirds
 
 LANES_OF_BYTE = 8  # bits of a *before* or *after* byte
 FIRST_UNIT = 1 << 16  # bytes of the first work unit when nothing is known yet
@@ -26,6 +27,8 @@ def lay_out(tables: CutTables) -> CutTable:
     before, after = lanes if lanes is not None else np.zeros((2, len(taken)), np.uint8)
     values = np.stack([before, after])[:, tables.class_of[:128]]
     asked_in_runs, run_begins, in_run = run_words(tables.runs)
+    third_before, third_after = third_bytes(tables.thirds, len(taken))
+    third_values = np.stack([third_before, third_after])[:, tables.class_of[:128] if tables.thirds else []]
     return CutTable(
         class_of=np.ascontiguousarray(tables.class_of, np.uint8),
         taken=row_words(taken),
@@ -38,6 +41,10 @@ def lay_out(tables: CutTables) -> CutTable:
         values=values.reshape(-1),
         ranges=_ranges(values.T).reshape(-1),
         has_lanes=np.array([lanes is not None], np.int64),
+        third_before=third_before,
+        third_after=third_after,
+        third_values=third_values.reshape(-1),
+        third_ranges=_ranges(third_values.T).reshape(-1),
     )
 
 
@@ -47,6 +54,25 @@ def run_words(runs: Runs | None) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np
         nothing = np.zeros(0, np.uint32)
         return nothing, nothing, nothing
     return row_words(runs.asked), row_words(runs.begins), row_words(runs.inside[None, :])
+
+
+def third_bytes(thirds: Thirds | None, classes: int) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint8]]:
+    """A *before* and an *after* byte for each class, uint8[classes] each: which pairs a third character may make a cut
+    of. Two neighbours are a pair of a kind if the *before* of one and the *after* of the next share its bit.
+
+        BEHIND_CUT    first, middle of `Thirds.behind`       BEHIND_LAST   middle, last
+        BEFORE_FIRST  first, middle of `Thirds.before`       BEFORE_CUT    middle, last
+
+    Both are empty if there are no such cuts.
+    """
+    before, after = np.zeros((2, classes if thirds else 0), np.uint8)
+    if thirds:
+        (first, middle, last), others = thirds
+        before |= first * BEHIND_CUT | middle * BEHIND_LAST
+        after |= middle * BEHIND_CUT | last * BEHIND_LAST
+        before |= others.first * BEFORE_FIRST | others.middle * BEFORE_CUT
+        after |= others.middle * BEFORE_FIRST | others.last * BEFORE_CUT
+    return before, after
 
 
 def row_words(table: Pairs) -> npt.NDArray[np.uint32]:
@@ -81,6 +107,8 @@ def _lanes(ascii_class: np.ndarray, taken: np.ndarray) -> tuple[np.ndarray, np.n
 
 def _ranges(values: np.ndarray) -> np.ndarray:
     """Runs of equal value pairs among the 128 ASCII bytes, those of zeros left out: (first, how many, values)."""
+    if len(values) == 0:
+        return np.zeros((0, 4), np.uint8)
     change = np.flatnonzero((values[1:] != values[:-1]).any(axis=1)) + 1
     first = np.concatenate([[0], change])
     last = np.concatenate([change - 1, [127]])

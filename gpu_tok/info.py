@@ -15,6 +15,7 @@ from rich.text import Text
 from gpu_tok.explain import visible
 from gpu_tok.tables.added_tokens import BY_SUSPICION
 from gpu_tok.tables.cuts import CutTables
+from gpu_tok.tables.thirds import Three
 from gpu_tok.tables.variants import normalized_tokens
 
 if TYPE_CHECKING:
@@ -37,8 +38,11 @@ class Grade:
 class Cuts:
     """The classes of code points, with a sample of each, and the class pairs that are cut.
 
-    All but the classes: (class before, class behind) pairs. Where asked, it depends on the two characters; where asked
-    in runs, also on what stands before the run that they are in (`gpu_tok.tables.runs`).
+    Pairs are (class before, class behind). Where asked, it depends on the two characters; where asked in runs, also on
+    what stands before the run that they are in (`gpu_tok.tables.runs`). behind, before: (first, middle, last), the
+    classes of three characters in a row, the middle one ASCII; a cut stands between the first two since the last one is
+    behind them, or between the last two since the first one is before them (`gpu_tok.tables.thirds`). Each is empty if
+    there are none.
     """
 
     classes: tuple[str, ...]
@@ -46,6 +50,8 @@ class Cuts:
     taken: tuple[tuple[int, int], ...]
     asked: tuple[tuple[int, int], ...]
     asked_in_runs: tuple[tuple[int, int], ...]
+    behind: tuple[tuple[int, ...], ...]
+    before: tuple[tuple[int, ...], ...]
     flags: int
     reasons: tuple[str, ...]
 
@@ -122,7 +128,15 @@ class Info:
             line += f", {len(self.cuts.asked)} asked of the two characters"
         if self.cuts.asked_in_runs:
             line += f", {len(self.cuts.asked_in_runs)} so in runs"
-        return "\n".join((line, *self.cuts.reasons))
+        return "\n".join((line, *self._third_lines(), *self.cuts.reasons))
+
+    def _third_lines(self) -> Iterator[str]:
+        """Which classes are cut where a third character decides: first, middle, last, and a `|` at the cut."""
+        behind, before = ([" ".join(map(str, part)) for part in kind] for kind in (self.cuts.behind, self.cuts.before))
+        if behind:
+            yield "by a third one behind: {} | {}, {}".format(*behind)
+        if before:
+            yield "by a third one before: {}, {} | {}".format(*before)
 
     def _table_summary(self) -> str:
         used, budget = self.table_bytes_used / 2**20, self.table_bytes / 2**20
@@ -222,7 +236,14 @@ def _cuts(tables: CutTables) -> Cuts:
         tuple((int(left), int(right)) for left, right in np.argwhere(pairs))
         for pairs in (tables.certified, tables.taken, tables.asked, in_runs)
     )
-    return Cuts(classes, certified, taken, asked, asked_in_runs, tables.flags, tables.reasons)
+    behind, before = (_members(three) for three in tables.thirds or (None, None))
+    return Cuts(classes, certified, taken, asked, asked_in_runs, behind, before, tables.flags, tables.reasons)
+
+
+def _members(three: Three | None) -> tuple[tuple[int, ...], ...]:
+    if three is None or not three.middle.any():
+        return ()
+    return tuple(tuple(np.flatnonzero(part).tolist()) for part in three)
 
 
 def _sample(tables: CutTables, index: int) -> str:

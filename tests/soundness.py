@@ -73,11 +73,12 @@ def _encoded(definition: Definition, asked: Iterable[tuple[str, int]]) -> dict[t
 def class_strings(tables: CutTables, count: int, seed: int = 0) -> list[str]:
     """About `count` texts of representatives of the classes: all up to some length, then random longer ones.
 
-    Each class has two representatives, one of them ASCII where it has any; a representative is drawn anew for each
-    place.
+    Each class has some representatives, one of them ASCII and one not where it has any; a representative is drawn anew
+    for each place. Where a third character decides, half of the longer texts are of such three.
     """
     source = random.Random(seed)
     representatives = [_representatives(tables, number, source) for number in range(len(tables.certified))]
+    threes = [[np.flatnonzero(part).tolist() for part in three] for three in tables.thirds or () if three.middle.any()]
     strings: list[str] = []
     for length in itertools.count(1):
         if len(strings) + len(representatives) ** length > count:
@@ -87,16 +88,18 @@ def class_strings(tables: CutTables, count: int, seed: int = 0) -> list[str]:
         if len(representatives) == 1 and length > 8:
             break
     while len(strings) < count:
-        strings.append(
-            "".join(source.choice(source.choice(representatives)) for _ in range(source.randint(length, length + 9)))
-        )
+        classes = source.choices(range(len(representatives)), k=source.randint(length, length + 9))
+        if threes and len(strings) % 2:
+            at = source.randint(0, len(classes))
+            classes[at:at] = [source.choice(part) for part in source.choice(threes)]
+        strings.append("".join(source.choice(representatives[number]) for number in classes))
     return strings
 
 
 def _representatives(tables: CutTables, number: int, source: random.Random) -> list[str]:
     members = np.flatnonzero(tables.class_of == number)
     members = members[(members < 0xD800) | (members >= 0xE000)]
-    ascii_members = members[members < 0x80]
     drawn = [source.choice(members), source.choice(members[: len(members) // 4 + 1])]
-    drawn += [source.choice(ascii_members)] if len(ascii_members) else []
+    for some in (members[members < 0x80], members[members >= 0x80]):
+        drawn += [source.choice(some)] if len(some) else []
     return [chr(c) for c in drawn]

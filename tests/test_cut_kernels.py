@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import random
 
 import kernel_copies
 import numpy as np
 import pytest
 import texts
+import vocabularies
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_added_tokens import ALPHABET, NORMALIZERS, definition, some_tokens, token
@@ -26,9 +28,11 @@ from gpu_tok.on_device import cut
 from gpu_tok.on_device.report import ALL_GOOD, FIRST_BAD, TOKENS_SEEN, new_report
 from gpu_tok.tables import ends
 from gpu_tok.tables.added_tokens import AddedTokenTables, compile_added_tokens
-from gpu_tok.tables.cuts import CutTables, cuts_between
+from gpu_tok.tables.cuts import CutTables, cuts_between, derive
+from gpu_tok.tables.definition import Definition
 from gpu_tok.tables.pairs import NO_PAIRS
 from gpu_tok.tables.runs import LONGEST_RUN, Runs
+from gpu_tok.tables.thirds import Thirds, Three
 
 THREADS = 256
 WORD = 32  # bytes of text to a word of the mask
@@ -107,10 +111,12 @@ def run_cut_words(
     return unguarded(mask), report
 
 
-def run_cut_sections(device, flat, start, closed, mask, grid: int = 3) -> int:
+def run_cut_sections(device, flat, start, closed, mask, grid: int = 3, tables: CutTables | None = None) -> int:
     """Changes the mask; returns FIRST_BAD."""
     report, tile_chunks = new_report(device), np.array(counts_of(mask), np.int64)
-    device.launch("cut_sections", grid, THREADS, flat, start, len(start) - 1, closed, mask, tile_chunks, report)
+    arguments = cut.border_arguments(cut.upload(device, tables)) if tables else (None, None, None)
+    device.launch("cut_sections", grid, THREADS, flat, len(flat), start, len(start) - 1, closed, *arguments,
+                  mask, tile_chunks, report)  # fmt: skip
     assert tile_chunks.tolist() == counts_of(mask)
     return int(report[FIRST_BAD])
 
@@ -118,12 +124,12 @@ def run_cut_sections(device, flat, start, closed, mask, grid: int = 3) -> int:
 def reference_mask(flat: np.ndarray, tables: CutTables) -> np.ndarray:
     table = lay_out(tables)
     mask = np.zeros(-(-len(flat) // LANES), np.uint64)
-    scratch = np.empty(reference.BLOCK + LANES, np.uint8), np.empty(reference.BLOCK + LANES, np.uint8)
-    state = np.int64(table.class_of[0]), np.int64(0), np.int64(0)
+    scratch = np.empty(2 * reference.SCRATCH, np.uint8), np.empty(2 * reference.SCRATCH, np.uint8)
+    state, paired = (np.int64(table.class_of[0]), np.int64(0), np.int64(0)), 0
     for begin in range(0, len(flat), reference.BLOCK):
         count = min(reference.BLOCK, len(flat) - begin)
         part = mask[begin // LANES :]
-        state = reference.cut_block(flat, begin, count, *state, table, part, *scratch)
+        *state, paired = reference.cut_block(flat, begin, count, *state, np.uint64(paired), table, part, *scratch)
     return mask.view(np.uint32)[: words_for(len(flat))]
 
 
@@ -285,11 +291,18 @@ def test_sections_are_cut_as_on_the_cpu(count, length, device):
     start, ids, flags = random_sections(count, flat, count)
     closed = ((ids != TEXT) | (flags & ends.WHOLE != 0)).astype(np.uint8)
     mask = run_cut_words(device, flat, tables)[0].copy()
-    expected = np.zeros(-(-length // LANES) * 2, np.uint32)
-    expected[: len(mask)] = mask
-    hot._cut_at_sections(expected.view(np.uint64), 0, length, 0, count, start, ids, flags)
+    expected = sections_on_the_cpu(mask, flat, start, ids, flags, tables)
     assert run_cut_sections(device, flat, start, closed, mask) == ALL_GOOD
-    assert_same_bits(mask, expected[: len(mask)])
+    assert_same_bits(mask, expected)
+
+
+def sections_on_the_cpu(mask, flat, start, ids, flags, tables: CutTables) -> np.ndarray:
+    """The mask with the cuts of sections."""
+    whole = np.zeros(-(-len(flat) // LANES) * 2, np.uint32)
+    whole[: len(mask)] = mask
+    sections = (len(start) - 1, start, ids, flags)
+    hot._cut_at_sections(whole.view(np.uint64), 0, len(flat), 0, *sections, flat, lay_out(tables))
+    return whole[: len(mask)]
 
 
 def test_without_closed_sections_only_starts_are_added(device):
@@ -364,6 +377,134 @@ def test_no_text_that_holds_a_token_is_overlooked(given, tokens, name, device):
         assert sections.start.tolist() == batch.starts[:-1].tolist()
 
 
+DECIDING = 4 * " " + " \t\nab1'.:(\u00a0\u3000é中😀"  # what thirds of real tokenizers tell apart, and other lengths
+REAL = ("gpt2", "llama-3", "o200k_base", "deepseek-v3", "qwen3")
+TOKENS_AMONG_THEM = compile_added_tokens(definition([token(content) for content in ("'a", " .", "é1", "中")])).tables
+WITH_THIRDS = [
+    *("made up", "own/byte-level", "own/ignore-merges"),
+    *(pytest.param(f"shared/{name}", marks=pytest.mark.slow) for name in REAL),
+]
+
+
+def made_up_thirds(seed: int) -> CutTables:
+    """Any cuts and any thirds, middle ones that are not ASCII among them."""
+    rng = np.random.default_rng(seed)
+    tables = random_tables(seed, 12)
+    sets = rng.random((6, 12)) < 0.5
+    taken = tables.taken & (rng.random((12, 12)) < 0.4)
+    return tables._replace(taken=taken, certified=taken, thirds=Thirds.of(Three(*sets[:3]), Three(*sets[3:])))
+
+
+@pytest.fixture(scope="module", params=WITH_THIRDS)
+def deciding(request, definition_text) -> list[CutTables]:
+    """Tables with cuts that a third character decides."""
+    if request.param == "made up":
+        return [made_up_thirds(seed) for seed in range(6)]
+    tables = derive(Definition.from_str(definition_text(request.param)))
+    assert tables.thirds is not None
+    return [tables._replace(runs=None)]  # those look over the borders of sections, too
+
+
+def sectioned_mask(flat: np.ndarray, start: np.ndarray, closed: np.ndarray | None, tables: CutTables) -> np.ndarray:
+    """Each section on its own: a cut where it begins, and inside what the definition says, or none in closed ones."""
+    bits = np.zeros(words_for(len(flat)) * WORD, np.bool_)
+    for section, (begin, end) in enumerate(itertools.pairwise(start.tolist())):
+        bits[begin:end] = np.arange(begin, end) == begin
+        if closed is None or not closed[section]:
+            part = flat[begin:end]
+            text = np.frombuffer(part.tobytes().decode().encode("utf-32-le"), np.uint32)
+            bits[begin + np.flatnonzero(part & 0xC0 != 0x80)[1:]] = cuts_between(text, tables)[1]
+    return np.packbits(bits, bitorder="little").view(np.uint32)
+
+
+def check_words_by_thirds(device, deciding: list[CutTables]) -> None:
+    for seed, count in enumerate([1, 2, 3, 31, 32, 33, 64, 65, 500, TILE - 1, TILE + 1, THREADS * WORD + TILE + 5]):
+        tables = deciding[seed % len(deciding)]
+        flat = random_bytes(seed, DECIDING if seed % 2 else " a.'\t", count)
+        for added in (None, TOKENS_AMONG_THEM):
+            mask, report = run_cut_words(device, flat, tables, 1 + seed % 3, added)
+            assert report[FIRST_BAD] == ALL_GOOD
+            assert_same_bits(mask, plain_mask(flat, tables))
+            assert_same_bits(mask, reference_mask(flat, tables))
+
+
+def check_sections_by_thirds(device, deciding: list[CutTables]) -> None:
+    for seed, (length, sections) in enumerate([(1, 3), (40, 1), (70, 30), (TILE + 9, 200), (8 * TILE + 50, 4000)]):
+        tables = deciding[seed % len(deciding)]
+        flat = random_bytes(seed, DECIDING if seed % 2 else " a.'\t", length)
+        start, some_ids, _flags = random_sections(seed, flat, sections)
+        mask = run_cut_words(device, flat, tables, 3, TOKENS_AMONG_THEM)[0]
+        for ids in (np.full(sections, TEXT), some_ids):
+            closed = None if ids is not some_ids else (ids != TEXT).astype(np.uint8)
+            ours = mask.copy()
+            assert run_cut_sections(device, flat, start, closed, ours, 3, tables) == ALL_GOOD
+            assert_same_bits(ours, sectioned_mask(flat, start, closed, tables))
+            flags = np.zeros(sections, np.uint8)
+            assert_same_bits(ours, sections_on_the_cpu(mask, flat, start, ids.astype(np.int32), flags, tables))
+
+
+def test_a_third_character_decides_as_the_definition_says(deciding, device):
+    check_words_by_thirds(device, deciding)
+
+
+def test_a_third_character_decides_wherever_words_begin(deciding, device):
+    for before in range(WORD + 1):
+        for middle in ("   a", "..a", ".'s", "a'b", "\t\ta", "é''s", "中  1", "\u00a0\u00a0a"):
+            flat = np.frombuffer(("b" * before + middle + "b" * (WORD - 1)).encode(), np.uint8)
+            for tables in deciding:
+                assert_same_bits(run_cut_words(device, flat, tables)[0], plain_mask(flat, tables))
+
+
+def test_a_third_character_of_another_section_decides_nothing(deciding, device):
+    check_sections_by_thirds(device, deciding)
+
+
+@pytest.mark.parametrize("text", ["   a", "..a..a", ".'s.'s", "a  . 's  1", "é  中''s"])
+def test_every_division_of_a_text_is_cut_as_each_part_alone(text, device):
+    flat = np.frombuffer(("b" * (WORD - 3) + text).encode(), np.uint8)
+    tables = derive(Definition.from_str(vocabularies.text("own/byte-level")))
+    mask = run_cut_words(device, flat, tables)[0]
+    heads = np.flatnonzero(flat & 0xC0 != 0x80)[-len(text) :]
+    for chosen in itertools.product([False, True], repeat=len(text)):
+        start = np.concatenate([[0], heads[list(chosen)], [len(flat)]])
+        ours = mask.copy()
+        run_cut_sections(device, flat, start, None, ours, 3, tables)
+        assert_same_bits(ours, sectioned_mask(flat, start, None, tables))
+
+
+THIRD_FAULTS = {
+    "nothing seen behind the word": ("cuts |= cut_by_next(", "cuts |= 0 * cut_by_next("),
+    "nothing seen before the word": (
+        "if (by_thirds) state.kinds = kinds_before(",
+        "if (false) state.kinds = kinds_before(",
+    ),
+    "nothing seen before 8 bytes": ("pairs << 8 | state.kinds;", "pairs << 8;"),
+    "a middle one of several bytes": ("if (found.length != 1) kinds = NO_KIND;", ""),
+    "nothing taken back": ("!is_closed && end - start > 1", "false"),
+    "nothing taken back at the end": ("take_back(BEHIND_CUT, bytes, end - 1,", "take_back(NO_KIND, bytes, end - 1,"),
+    "nothing taken back at the start": (
+        "take_back(BEFORE_CUT, bytes, start + 1,",
+        "take_back(NO_KIND, bytes, start + 1,",
+    ),
+    "the start of the next section taken back": (
+        "take_back(BEHIND_CUT, bytes, end - 1,",
+        "take_back(BEHIND_CUT, bytes, min(end, count - 1),",
+    ),
+    "cuts of two characters taken back": ("if (bit_of(taken[last_class], this_class) != 0) return;", ""),
+    "other kinds taken back": ("& kind) == 0) return;", "& 15) == 0) return;"),
+    "what is taken back is still counted": ("add_chunks(-1, at", "add_chunks(0, at"),
+}
+
+
+@pytest.mark.parametrize("fault", THIRD_FAULTS.values(), ids=THIRD_FAULTS)
+def test_a_fault_of_thirds_is_noticed(fault, tmp_path):
+    broken = EmulatedDevice(folders=[kernel_copies.broken(tmp_path, "cut.cu", *fault)])
+    deciding = [made_up_thirds(seed) for seed in range(6)]
+    with pytest.raises(AssertionError):  # noqa: PT012 - one of the two sees it
+        check_words_by_thirds(broken, deciding)
+        check_sections_by_thirds(broken, deciding)
+
+
 RUN_FAULTS = {
     "runs never end": ("max(at - LONGEST_RUN + 1, (i64)0)", "(i64)0"),
     "runs begin anywhere": ("bit_of(runs.begins[last_class % MOST_CLASSES], this_class) != 0", "true"),
@@ -414,12 +555,12 @@ def test_a_fault_is_noticed(fault, tmp_path):
 def test_sanitizers_find_nothing(mode, tmp_path):
     alone = kernel_copies.copied(tmp_path / "kernels", "cut.cu")
     device = EmulatedDevice(dump_folder=tmp_path, folders=[alone])
-    flat, tables = random_bytes(9, "ab é中😀", 1000), random_tables(9)
+    flat, tables = random_bytes(9, "ab é中😀", 1000), made_up_thirds(9)
     tokens = [token("b 😀"), token("é", normalized=True)]
     mask, _ = run_cut_words(device, flat, tables, 3, compile_added_tokens(definition(tokens)).tables)
     mask = mask.copy()
     start, ids, _ = random_sections(9, flat, 100)
-    run_cut_sections(device, flat, start, (ids != TEXT).astype(np.uint8), mask)
+    run_cut_sections(device, flat, start, (ids != TEXT).astype(np.uint8), mask, 3, tables)
     dumped = sorted(tmp_path.glob("*.launch"))
     assert len(dumped) == 2
     assert [replay(path, mode, folders=[alone]) for path in dumped] == ["", ""]

@@ -103,6 +103,11 @@ def test_cuts_are_marked_in_the_text(bert):
     assert explained.cut_text().endswith(" [SEP]cat|!")
 
 
+def test_cuts_that_a_third_character_decides_are_marked_too(definition_text):
+    parts = Parts(Definition.from_str(definition_text("own/byte-level")).reference)
+    assert explain(parts, "a  b\n\nc  ").cut_text() == "a| | b|\\n|\\nc|  "
+
+
 def test_grades_come_with_their_reasons(definition_text):
     shown = {}
     for name in ("own/unigram", "own/prepend"):

@@ -423,6 +423,25 @@ def test_info_says_what_a_tokenizer_is(tokenizer):
     assert tokenizer("own/bert").info().decode.grade == 1
 
 
+def test_info_says_where_a_third_character_decides(tokenizer):
+    tok = tokenizer("own/byte-level")
+    info, classes = tok.info(), [int(number) for number in tok.cuts.class_of[[ord(c) for c in " a's"]]]
+    space, letter, apostrophe, s = classes
+    first, middle, last = info.cuts.behind
+    assert space in first
+    assert space in middle
+    assert letter in last
+    assert space not in last
+    first, middle, last = info.cuts.before
+    assert (apostrophe in first, middle, s in last) == (True, (apostrophe,), True)
+    assert "by a third one behind: " in shown(info)
+    assert f", {apostrophe} | {s}" in shown(info)
+    assert info.to_dict()["cuts"]["before"][1] == (apostrophe,)
+    without = tokenizer("own/bert").info()
+    assert (without.cuts.behind, without.cuts.before) == ((), ())
+    assert "by a third one" not in shown(without)
+
+
 PLAIN = dict.fromkeys(("single_word", "lstrip", "rstrip", "special"), False)
 
 

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gpu_tok.cut import row_words, run_words
+from gpu_tok.cut import row_words, run_words, third_bytes
 from gpu_tok.on_device import added_tokens
 from gpu_tok.on_device.added_tokens import TokenTables
 from gpu_tok.on_device.batch_table import starts_on
@@ -17,19 +17,23 @@ from gpu_tok.tables.cuts import CutTables
 
 CLASSES = 32
 BEGINS_TOKEN = 32  # a bit above the class
+KINDS = 4  # of pairs of neighbours that a third character may make a cut of
 
 
 class CutterTables(NamedTuple):
     """On the device. class_of: uint8[0x110000], with BEGINS_TOKEN where an added token may begin; taken: uint32[64],
     a bit for each class that is cut off behind, the rows of 32 classes twice; asked: the same, but not for those that
     `pairs` holds: uint32[words], None where nothing is asked. runs: uint32[65], the struct RunTables, which says what
-    of it is asked in good runs only; None where nothing is. tokens: None where there are none."""
+    of it is asked in good runs only; None where nothing is. kinds: uint8[64], by class, twice too: what `third_bytes`
+    says of pairs that begin with it, and in the upper half of pairs that end with it; None where no third character
+    makes a cut. tokens: None where there are none."""
 
     class_of: Any
     taken: Any
     asked: Any
     pairs: Any
     runs: Any
+    kinds: Any
     tokens: TokenTables | None
 
 
@@ -56,11 +60,15 @@ def upload(device: Any, cuts: CutTables, added: AddedTokenTables | None = None) 
         class_of = class_of | BEGINS_TOKEN * added_tokens.opening_code_points(added.begins).astype(np.uint8)
         tokens = added_tokens.upload(device, added)
     pairs = device.upload(cuts.pairs) if len(cuts.pairs) else None
-    return CutterTables(device.upload(class_of), taken, asked, pairs, runs, tokens)
+    kinds = None
+    if cuts.thirds is not None:
+        before, after = third_bytes(cuts.thirds, len(cuts.taken))
+        kinds = device.upload(np.tile(_padded(before | after << KINDS), 2))
+    return CutterTables(device.upload(class_of), taken, asked, pairs, runs, kinds, tokens)
 
 
 def _padded(words: np.ndarray) -> np.ndarray:
-    """Rows of 32 classes, those that are not there empty."""
+    """The words or bytes of 32 classes, 0 for those that are not there."""
     return np.pad(words, (0, CLASSES - len(words)))
 
 
@@ -75,8 +83,8 @@ def run(device: Any, text: Text, tables: CutterTables) -> Cuts:
     mask, tile_chunks = xp.empty(words, np.uint32), xp.empty(text.tiles, np.int64)
     device.launch("cut_words", device.grid(words, THREADS), THREADS, text.bytes, count, *table_arguments(tables),
                   mask, tile_chunks, report)  # fmt: skip
-    device.launch("cut_sections", device.grid(sections, THREADS), THREADS, text.bytes, text.section_start,
-                  sections, text.closed, mask, tile_chunks, report)  # fmt: skip
+    device.launch("cut_sections", device.grid(sections, THREADS), THREADS, text.bytes, count, text.section_start,
+                  sections, text.closed, *border_arguments(tables), mask, tile_chunks, report)  # fmt: skip
     tile_begin = xp.arange(text.tiles + 1, dtype=np.int64) * TILE
     tile_section = xp.searchsorted(text.section_start[:-1], tile_begin).astype(np.int64)
     return Cuts(mask, starts_on(xp, tile_chunks), tile_section, report)
@@ -85,8 +93,13 @@ def run(device: Any, text: Text, tables: CutterTables) -> Cuts:
 def table_arguments(tables: CutterTables) -> tuple[Any, ...]:
     """The tables as cut_words takes them."""
     pair_words = 0 if tables.pairs is None else len(tables.pairs)
-    cuts = (tables.class_of, tables.taken, tables.asked, tables.pairs, pair_words, tables.runs)
+    cuts = (tables.class_of, tables.taken, tables.asked, tables.pairs, pair_words, tables.runs, tables.kinds)
     tokens = tables.tokens
     if tokens is None:
         return (*cuts, None, 0, None, None)
     return (*cuts, tokens.row, tokens.normalized_root, tokens.begins, tokens.code_point)
+
+
+def border_arguments(tables: CutterTables) -> tuple[Any, ...]:
+    """Of the tables what cut_sections takes."""
+    return (tables.class_of, tables.taken, tables.kinds)

@@ -31,6 +31,7 @@ NO_STATE = -1  # no thread is left
 MOST_WORK = 400_000  # states times instructions: some seconds
 
 State = tuple[int, ...]
+Triples = npt.NDArray[np.bool_]  # [atoms, atoms, atoms]
 
 
 class Read(NamedTuple):
@@ -120,6 +121,37 @@ class Automaton:
         unmoved = self._unmoved()
         return np.array([unmoved[behind].all(0) for behind in self._states_behind])
 
+    def independent_if_behind(self) -> Triples:
+        r"""Between which atoms a text may be cut if it is known what stands behind: bool[atoms, atoms, atoms].
+
+        [a, b, c] says of a cut between a and b what `independent` does, if a c stands behind the b: reading b settles
+        the same about accepting as the end of the text does, and all threads that are left end at c, none accepting.
+
+            \s+(?!\S)|\s+    "  x": the last space before an x is a match of its own
+        """
+        settled = self.accepts[:, :-1] == self.accepts[:, -1:]
+        ends = np.vstack([~self.accepts[:, :-1] & (self.next_state == NO_STATE), np.ones(self._atoms, bool)])
+        unmoved = settled[:, :, None] & ends[self.next_state]
+        return np.array([unmoved[behind].all(0) for behind in self._states_behind])
+
+    def independent_if_before(self) -> Triples:
+        r"""Between which atoms a text may be cut if it is known what stands before: bool[atoms, atoms, atoms].
+
+        [z, a, b] says of a cut between a and b what `independent` does, if a z stands before the a. So it holds in
+        every state behind z and a, and in the one behind an a with which an attempt begins, if one can there.
+
+            [^a]?a+|[^a]+    "..a": behind two points neither is the first character of the a
+        """
+        unmoved = np.vstack([self._unmoved(), np.ones(self._atoms, bool)])
+        begun = unmoved[self.next_state[BEGIN]]
+        begins = self._attempts_begin()
+        return np.array(
+            [
+                unmoved[self.next_state[behind]].all(0) & (begun | ~begins[atom][:, None])
+                for atom, behind in enumerate(self._states_behind)
+            ]
+        )
+
     def harmless(self) -> npt.NDArray[np.bool_]:
         """Between which atoms a cut changes no match but one that runs across it: bool[atoms, atoms].
 
@@ -188,9 +220,22 @@ class Automaton:
             fails[:-1] |= (~self.accepts[:, :-1] & fails[self.next_state]).any(axis=1)
         return ~fails
 
+    def _attempts_begin(self) -> npt.NDArray[np.bool_]:
+        """Between which atoms an attempt may begin: bool[atoms, atoms], [z, a] says with an a behind a z.
+
+        One does where a match may end, or where the attempt that began with the z may have failed.
+        """
+        ends = self.accepts[:, :-1] & ~self.succeeds()[self.next_state]
+        fails = ~self.succeeds()[self.next_state[BEGIN]]
+        return np.array([ends[behind].any(0) for behind in self._states_behind]) | fails[:, None]
+
     def _unmoved(self) -> npt.NDArray[np.bool_]:
         """In which states an atom ends an attempt as the end of the text does: bool[states, atoms]."""
         return (self.accepts[:, :-1] == self.accepts[:, -1:]) & (self.next_state == NO_STATE)
+
+    @property
+    def _atoms(self) -> int:
+        return self.next_state.shape[1]
 
     @cached_property
     def _harmless_in(self) -> npt.NDArray[np.bool_]:

@@ -14,7 +14,8 @@ each encoded by the variant that its place asks for (`gpu_tok.tables.variants`).
 `certified` are all of them, over classes of code points; `taken` are those that give chunks of a good size. Between
 classes that are `asked` there is a cut, too, wherever the filter `pairs` says that the two are not joined. Some are
 asked in good runs only (`gpu_tok.tables.runs`): such a cut is sound for all y, but only for x that end with such a run.
-Of many cuts each is sound for all that stands before it; so all are, since the last one may be taken first.
+Of many cuts each is sound for all that stands before it; so all are, since the last one may be taken first. Other cuts
+a third character decides (`gpu_tok.tables.thirds`, where it says why they may be taken together with these).
 
     "The cat sat"  BERT     certified  The| |cat| |sat      taken  The| cat| sat
                    GPT-2    certified  The| cat| sat        taken  the same
@@ -41,8 +42,9 @@ from gpu_tok.tables.pairs import NO_PAIRS, Filter, Joinable, make_filter, may_jo
 from gpu_tok.tables.refusal import CannotCompile
 from gpu_tok.tables.runs import Runs, are_in_good_runs
 from gpu_tok.tables.steps import steps_of
+from gpu_tok.tables.thirds import ASCII, Thirds, Three, cuts_by_thirds, largest_three
 from gpu_tok.tables.unicode import CODE_POINTS
-from gpu_tok.tables.word_boundaries import WordBoundaries, find_word_boundaries
+from gpu_tok.tables.word_boundaries import ThirdPairs, WordBoundaries, find_word_boundaries
 
 MOST_CLASSES = 32
 SPACE, LETTER = ord(" "), ord("a")
@@ -57,7 +59,8 @@ class CutTables(NamedTuple):
     asked: bool[classes, classes], never where certified; [a, b] says: a cut, unless the pair itself may be joined.
     pairs: uint32[words], the filter that says so (`gpu_tok.tables.pairs.may_join`); empty where nothing is asked.
     flags: the `gpu_tok.tables.ends` flags that change what a chunk becomes. reasons: what blocks or limits cuts.
-    runs: what is asked besides in good runs; None if nothing is.
+    runs: what is asked besides in good runs; None if nothing is. thirds: cuts that a third character decides; None if
+    there are none.
     """
 
     class_of: npt.NDArray[np.uint8]
@@ -68,17 +71,22 @@ class CutTables(NamedTuple):
     flags: int
     reasons: tuple[str, ...]
     runs: Runs | None = None
+    thirds: Thirds | None = None
 
 
 class _Conditions(NamedTuple):
     """What pairs of raw code points have to fulfil to be certified, to be asked, to be asked in good runs, to begin
-    one, and, whatever stands before, to be inside one."""
+    one, and, whatever stands before, to be inside one; and the same as for `ThirdPairs`."""
 
     certifying: Sequence[Condition]
     asking: Sequence[Condition] = ()
     asking_in_runs: Sequence[Condition] = ()
     beginning: Sequence[Condition] = ()
     inside: Sequence[Condition] = ()
+    behind_first: Sequence[Condition] = ()
+    behind_last: Sequence[Condition] = ()
+    before_first: Sequence[Condition] = ()
+    before_last: Sequence[Condition] = ()
 
 
 class _Pairs(NamedTuple):
@@ -89,13 +97,23 @@ class _Pairs(NamedTuple):
     asked_in_runs: Pairs
     begins: Pairs
     inside: Pairs
+    behind_first: Pairs
+    behind_last: Pairs
+    before_first: Pairs
+    before_last: Pairs
 
     def needed(self, has_filter: bool) -> _Pairs:
         """The same, and nothing said twice or for nothing, since this would tell classes apart."""
         asked = self.asked & ~self.certified & has_filter
         in_runs = self.asked_in_runs & ~self.certified & ~asked & has_filter
-        has_runs = in_runs.any()
-        return _Pairs(self.certified, asked, in_runs, self.begins & has_runs, self.inside & has_runs)
+        begins, inside = self.begins & in_runs.any(), self.inside & in_runs.any()
+        return self._replace(asked=asked, asked_in_runs=in_runs, begins=begins, inside=inside)
+
+    def thirds(self, class_of: npt.NDArray[np.uint16]) -> Thirds | None:
+        """The cuts that a third character decides, over classes of which those with ASCII characters count."""
+        weight = np.bincount(class_of[:ASCII], minlength=len(self.certified))
+        behind = largest_three(self.behind_first, self.behind_last, weight)
+        return Thirds.of(behind, largest_three(self.before_first, self.before_last, weight))
 
 
 def derive(definition: Definition) -> CutTables:
@@ -114,17 +132,29 @@ def derive(definition: Definition) -> CutTables:
     except CannotCompile as refusal:
         reasons.append(f"{refusal.part}: {refusal.reason}; a section is one chunk")
         class_of, pairs = np.zeros(CODE_POINTS, np.uint16), NO_PAIRS
-        tables = [np.zeros((1, 1), bool)] * 5
+        tables = [np.zeros((1, 1), bool)] * len(_Pairs._fields)
     class_of, taken, tables = _choose(class_of, tables)
-    certified, *others = _Pairs(*tables).needed(has_filter=len(pairs) > 0)
-    tables = [certified, taken, *others]
-    small_class_of, small = merge_classes(class_of, tables, MOST_CLASSES)
-    if len(np.unique(np.hstack([side for table in tables for side in (table, table.T)]), axis=0)) > MOST_CLASSES:
+    pairs_of = _Pairs(*tables).needed(has_filter=len(pairs) > 0)
+    thirds = pairs_of.thirds(class_of)
+    tables = [taken, *pairs_of[:5]]
+    sets = [np.broadcast_to(part, taken.shape) for three in thirds or () for part in three]
+    if _classes_of([*tables, *sets]) > MOST_CLASSES:  # then cuts between two characters come first
+        thirds, sets = None, []
+    if _classes_of(tables) > MOST_CLASSES:
         reasons.append(f"more than {MOST_CLASSES} classes of characters: the rarest are merged and lose cuts")
-    certified, taken, asked, asked_in_runs, begins, inside = small
+    small_class_of, small = merge_classes(class_of, [*tables, *sets], MOST_CLASSES)
+    taken, certified, asked, asked_in_runs, begins, inside, *sets = small
     runs = Runs(asked_in_runs, begins, inside[0]) if asked_in_runs.any() else None
+    if thirds:
+        rows = [table[0] for table in sets]
+        thirds = Thirds(Three(*rows[:3]), Three(*rows[3:]))
     pairs = pairs if asked.any() or runs else NO_PAIRS
-    return CutTables(small_class_of, certified, taken, asked, pairs, flags, tuple(reasons), runs)
+    return CutTables(small_class_of, certified, taken, asked, pairs, flags, tuple(reasons), runs, thirds)
+
+
+def _classes_of(tables: list[Pairs]) -> int:
+    """How many classes some tables tell apart."""
+    return len(np.unique(np.hstack([side for table in tables for side in (table, table.T)]), axis=0))
 
 
 def cuts_between(code_point: npt.NDArray[np.uint32], tables: CutTables) -> tuple[Cuts, Cuts]:
@@ -139,6 +169,8 @@ def cuts_between(code_point: npt.NDArray[np.uint32], tables: CutTables) -> tuple
         apart |= tables.runs.asked[first, second] & are_in_good_runs(class_of, tables.runs)[:-1]
     asked = np.flatnonzero(apart)
     apart[asked] = ~may_join(code_point[asked], code_point[asked + 1], tables.pairs)
+    if tables.thirds:
+        apart |= cuts_by_thirds(code_point, class_of, tables.thirds)
     return tables.certified[first, second] | apart, tables.taken[first, second] | apart
 
 
@@ -153,17 +185,18 @@ def _conditions(definition: Definition, reasons: list[str]) -> tuple[_Conditions
     if words.prefixed is not None:
         chain.act_on_the_left(words.prefixed)
     certifying = [*chain.conditions, _apart(words, classes, chain)]
+    thirds = _by_thirds(words, chain)
     if model is None:
-        return _Conditions(certifying), NO_PAIRS
+        return _Conditions(certifying)._replace(**thirds), NO_PAIRS
     known = [*chain.conditions, chain.known()]
     asking = [*known, _open(words, words.open, model, chain)]
     which, becoming = chain.begins_with(model.second, unspaced())
     pairs = make_filter(np.append(model.first, model.first[which]), np.append(model.second, becoming))
     if words.runs is None:
-        return _Conditions(certifying, asking, asking), pairs
+        return _Conditions(certifying, asking, asking)._replace(**thirds), pairs
     asking_in_runs = [*known, _open(words, words.runs.harmless, model, chain)]
     begins, inside = _runs(words, words.runs, chain)
-    return _Conditions(certifying, asking, asking_in_runs, [begins], [inside]), pairs
+    return _Conditions(certifying, asking, asking_in_runs, [begins], [inside])._replace(**thirds), pairs
 
 
 def _model(
@@ -220,6 +253,14 @@ def _runs(words: WordBoundaries, runs: WordRuns, chain: Chain) -> tuple[Conditio
     inside = np.broadcast_to(runs.inside[atom] & (counts == 1), (len(atom), len(atom)))
     begins = runs.begins[np.ix_(atom, atom)] & inside
     return chain.condition(atom_of, ~begins), chain.condition(atom_of, ~inside)
+
+
+def _by_thirds(words: WordBoundaries, chain: Chain) -> dict[str, Sequence[Condition]]:
+    """The conditions of `ThirdPairs`. The normalizer can be cut there as well, so that it changes no three together."""
+    thirds = words.thirds or ThirdPairs(*[np.zeros_like(words.certain)] * 4)
+    return {
+        name: [*chain.conditions, chain.condition(words.atom_of, ~pairs)] for name, pairs in thirds._asdict().items()
+    }
 
 
 def _choose(class_of: npt.NDArray[np.uint16], tables: list[Pairs]) -> tuple[npt.NDArray[np.uint16], Pairs, list[Pairs]]:

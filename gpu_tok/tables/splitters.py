@@ -19,7 +19,7 @@ import numpy as np
 
 from gpu_tok.tables import regex, unicode
 from gpu_tok.tables.atoms import Atoms, atoms_of, only
-from gpu_tok.tables.automaton import Runs
+from gpu_tok.tables.automaton import Runs, Triples
 from gpu_tok.tables.classes import Pairs
 from gpu_tok.tables.definition import Part
 from gpu_tok.tables.pairs import unspaced
@@ -39,6 +39,9 @@ class Splitter:
     harmless: bool[n, n], more than `independent`: also where a match runs across that the parts divide in two.
     runs: what more is harmless where it is known what stands before a run of unspaced characters.
     boundary: bool[n, n]. [a, b] says that no word runs across the cut, given that the cut is independent.
+    together: bool[n, n]. [a, b] says that never a word ends between them; both are in it.
+    if_behind, if_before: bool[n, n, n], where the part is independent if a third character is known
+    (`Automaton.independent_if_behind`, `Automaton.independent_if_before`); None where that tells nothing more.
     prefix: what the part puts before a word that it is given, unless the word begins with it; "" if nothing.
     prefix_scheme: "always" (before every word that the part before made, so before the first word behind some cuts) or
     "first" (at byte 0 of the document only).
@@ -52,6 +55,9 @@ class Splitter:
     harmless: Pairs
     runs: Runs
     boundary: Pairs
+    together: Pairs
+    if_behind: Triples | None = None
+    if_before: Triples | None = None
     prefix: str = ""
     prefix_scheme: Literal["always", "first", "never"] = "never"
     replaces: tuple[int, int] | None = None
@@ -158,14 +164,27 @@ def _by_character(where: str, sets: list[Property], boundary: Callable[[list[Pai
     pairs = boundary(list(members))
     everywhere = np.ones_like(pairs)
     runs = Runs(everywhere[0], everywhere, everywhere)
-    return Splitter(where, atom_of, everywhere, everywhere, runs, pairs, **added)
+    return Splitter(where, atom_of, everywhere, everywhere, runs, pairs, ~pairs, **added)
 
 
 def _by_automaton(where: str, automaton: regex.Automaton, behavior: str, invert: bool, **added: Any) -> Splitter:
-    pairs = boundaries(automaton.always_inside(), automaton.never_inside(), behavior, invert)
+    outside = automaton.never_inside()
+    pairs = boundaries(automaton.always_inside(), outside, behavior, invert)
+    together = np.outer(outside, outside) & (behavior != "Removed" or not invert)
     weight = np.bincount(automaton.atom_of[unspaced()], minlength=len(pairs))
     harmless, runs = automaton.harmless(), automaton.runs(weight)
-    return Splitter(where, automaton.atom_of, automaton.independent(), harmless, runs, pairs, **added)
+    return Splitter(
+        where,
+        automaton.atom_of,
+        automaton.independent(),
+        harmless,
+        runs,
+        pairs,
+        together,
+        automaton.independent_if_behind(),
+        automaton.independent_if_before(),
+        **added,
+    )
 
 
 def boundaries(inside: Pairs, outside: Pairs, behavior: str, invert: bool = False) -> Pairs:

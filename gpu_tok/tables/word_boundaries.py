@@ -8,11 +8,14 @@ import numpy as np
 import numpy.typing as npt
 
 from gpu_tok.tables.automaton import Runs
-from gpu_tok.tables.classes import Pairs, joint_classes
+from gpu_tok.tables.classes import ClassOf, Pairs, joint_classes
 from gpu_tok.tables.definition import Definition
 from gpu_tok.tables.refusal import CannotCompile
 from gpu_tok.tables.splitters import Splitter, splitter_of
+from gpu_tok.tables.thirds import ASCII, Set, rectangles
 from gpu_tok.tables.unicode import CODE_POINTS, Property
+
+LEAVE_ASCII = {"NFC", "NFD", "NFKC", "NFKD"}  # normalizers that change no ASCII character
 
 
 class WordBoundaries(NamedTuple):
@@ -22,7 +25,7 @@ class WordBoundaries(NamedTuple):
     a part is unknown. runs: the same for a in a good run (`gpu_tok.tables.automaton.Runs`, over these atoms); None
     where nothing is known of runs, too. given: uint32[0x110000], what the model is given in the place of each; its
     bytes as characters if makes_bytes. prefixed: the characters before which a prefix would be put at the left end of a
-    section, None if none is.
+    section, None if none is. thirds: where words end if a third character is known; None where nothing is known of it.
     """
 
     atom_of: npt.NDArray[np.uint16]
@@ -32,6 +35,17 @@ class WordBoundaries(NamedTuple):
     given: npt.NDArray[np.uint32]
     makes_bytes: bool
     prefixed: Property | None
+    thirds: ThirdPairs | None
+
+
+class ThirdPairs(NamedTuple):
+    """Over atoms, bool[atoms, atoms] each. [a, b] and [b, c]: words end between a and b if a c stands behind them;
+    [z, a] and [a, b]: words end between a and b if a z stands before them."""
+
+    behind_first: Pairs
+    behind_last: Pairs
+    before_first: Pairs
+    before_last: Pairs
 
 
 class _Prefixes(NamedTuple):
@@ -71,7 +85,47 @@ def find_word_boundaries(definition: Definition, reasons: list[str]) -> WordBoun
     plain = not definition.normalizers and not any(splitter.prefix for splitter in splitters)
     makes_bytes = bool(splitters) and splitters[-1].makes_bytes
     in_runs = runs if all_known and plain else None
-    return WordBoundaries(atom_of, certain, within, in_runs, given, makes_bytes, prefixes.prefixed)
+    thirds = _thirds(splitters, members, certain, _middles(definition, atom_of, len(certain)))
+    return WordBoundaries(atom_of, certain, within, in_runs, given, makes_bytes, prefixes.prefixed, thirds)
+
+
+def _middles(definition: Definition, atom_of: ClassOf, atoms: int) -> tuple[Set, Set]:
+    """Between which atoms a third character is asked for, behind them and before them: those that hold such an ASCII
+    character, if no normalizer changes any: bool[atoms] each.
+
+    White space, and what is neither that nor a letter or digit. Measured on 4 MB behind 8 MB: Llama 3 in code has
+    46,539 new chunks without any, 26,106 with these; no other changes them by one in a hundred, and each would make 2
+    to 3 % more chunks.
+    """
+    white, marks = np.zeros(atoms, bool), np.zeros(atoms, bool)
+    if all(part["type"] in LEAVE_ASCII for part in definition.normalizers):
+        white[[atom_of[at] for at in range(ASCII) if chr(at).isspace()]] = True
+        marks[[atom_of[at] for at in range(ASCII) if not chr(at).isspace() and not chr(at).isalnum()]] = True
+    return white, marks
+
+
+def _thirds(
+    splitters: list[Splitter], members: np.ndarray, certain: Pairs, middles: tuple[Set, Set]
+) -> ThirdPairs | None:
+    """Where the first splitter that a third character helps has a boundary then, and none before it minds any of them.
+
+    A part before that one leaves the middle one and the third in one word, for else it would hide the third.
+    """
+    if any(splitter.prefix or splitter.replaces for splitter in splitters):
+        return None
+    before_it = together = np.ones_like(certain)
+    for splitter, atom in zip(splitters, members, strict=False):
+        pairs, triples = np.ix_(atom, atom), np.ix_(atom, atom, atom)
+        if splitter.if_behind is not None and splitter.if_before is not None:
+            apart = before_it & splitter.boundary[pairs] & ~certain
+            if_behind = splitter.if_behind[triples] & apart[:, :, None] & together[None]
+            if_before = splitter.if_before[triples] & apart[None] & together[:, :, None]
+            thirds = ThirdPairs(*rectangles(if_behind, middles[0]), *rectangles(if_before, middles[1]))
+            if any(pairs.any() for pairs in thirds):
+                return thirds
+        before_it = before_it & splitter.harmless[pairs]
+        together = together & splitter.together[pairs]
+    return None
 
 
 def _refuse_uncertain_starts(definition: Definition) -> None:
