@@ -166,6 +166,7 @@ def _cut_code_points(bytes, begin, width, last_class, skip, run, table):
     asks, has_runs, address = len(pairs) > 0, len(in_run) > 0, address_of(bytes) + begin
     has_thirds, third_before, third_after = len(table.third_before) > 0, table.third_before, table.third_after
     last = _of_3_bytes(address + skip - 3) if asks and begin + skip >= 3 else np.int64(0)
+    behind_ascii = True  # one of the two must be ASCII; of the code point before the word it is not known
     starts = _starts(address, width, len(bytes) - begin) & ALL_BYTES << np.uint64(skip)
     cuts, end = NONE, skip
     behind_cut, behind_last, before_first, before_cut = NONE, NONE, NONE, NONE
@@ -188,12 +189,15 @@ def _cut_code_points(bytes, begin, width, last_class, skip, run, table):
             this_class = class_of[this]
             row = taken[last_class]
         cuts |= (np.uint64(row >> np.uint32(this_class)) & ONE) << np.uint64(at)
-        if has_thirds and third_before[last_class] != 0:
+        is_ascii = first < 0x80
+        if has_thirds and (is_ascii or behind_ascii):
             kinds = third_before[last_class] & third_after[this_class]
-            behind_cut |= np.uint64(kinds & BEHIND_CUT != 0) << np.uint64(at)
-            behind_last |= np.uint64(kinds & BEHIND_LAST != 0) << np.uint64(at)
-            before_first |= np.uint64(kinds & BEFORE_FIRST != 0) << np.uint64(at)
-            before_cut |= np.uint64(kinds & BEFORE_CUT != 0) << np.uint64(at)
+            if kinds != 0:
+                behind_cut |= np.uint64(kinds & BEHIND_CUT != 0) << np.uint64(at)
+                behind_last |= np.uint64(kinds & BEHIND_LAST != 0) << np.uint64(at)
+                before_first |= np.uint64(kinds & BEFORE_FIRST != 0) << np.uint64(at)
+                before_cut |= np.uint64(kinds & BEFORE_CUT != 0) << np.uint64(at)
+        behind_ascii = is_ascii
         last, last_class, end = this, np.int64(this_class), at + code_point_length(first)
     return cuts, Thirds(behind_cut, behind_last, before_first, before_cut), last_class, end - width, run
 
