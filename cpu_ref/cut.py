@@ -82,7 +82,7 @@ class CutTable(NamedTuple):
     third_ranges: np.ndarray
 
 
-class Thirds(NamedTuple):
+class PairMasks(NamedTuple):
     """A bit for each byte of a word: there begins the second one of a pair of this kind."""
 
     behind_cut: np.uint64
@@ -124,11 +124,11 @@ def cut_block(bytes, begin, count, last_class, skip, run, paired, table, mask, b
         if mask[word] != 0:
             before[at] = table.before[last_class]
             cuts = common_bits_mask(before_address + at, after_address + at)
-            thirds = Thirds(NONE, NONE, NONE, NONE)
+            thirds = PairMasks(NONE, NONE, NONE, NONE)
             if has_thirds:
                 before[SCRATCH + at] = table.third_before[last_class]
                 left, right = before_address + SCRATCH + at, after_address + SCRATCH + at
-                thirds = Thirds(
+                thirds = PairMasks(
                     common_bit_mask(left, right, BEHIND_CUT),
                     common_bit_mask(left, right, BEHIND_LAST),
                     common_bit_mask(left, right, BEFORE_FIRST),
@@ -199,7 +199,7 @@ def _cut_code_points(bytes, begin, width, last_class, skip, run, table):
                 before_cut |= np.uint64(kinds & BEFORE_CUT != 0) << np.uint64(at)
         behind_ascii = is_ascii
         last, last_class, end = this, np.int64(this_class), at + code_point_length(first)
-    return cuts, Thirds(behind_cut, behind_last, before_first, before_cut), last_class, end - width, run
+    return cuts, PairMasks(behind_cut, behind_last, before_first, before_cut), last_class, end - width, run
 
 
 @inlined

@@ -95,7 +95,7 @@ class Automaton:
         """
         next_state, accepts = self.next_state.tolist(), self.accepts.tolist()
         code_point = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
-        atoms = [*self.atom_of[code_point].tolist(), self.next_state.shape[1]]
+        atoms = [*self.atom_of[code_point].tolist(), self._atoms]
         matches, start = [], 0
         while start < len(text):
             end, at, state = start, start, BEGIN
@@ -190,7 +190,7 @@ class Automaton:
         while good.sum() > before:
             before = good.sum()
             good[self.next_state[good[:-1]][:, atoms]] = True
-        inside = np.zeros(self.next_state.shape[1], bool)
+        inside = np.zeros(self._atoms, bool)
         inside[atoms] = True
         begins, harmless = (np.zeros((len(inside), len(inside)), bool) for _ in range(2))
         for atom in atoms:
@@ -225,8 +225,9 @@ class Automaton:
 
         One does where a match may end, or where the attempt that began with the z may have failed.
         """
-        ends = self.accepts[:, :-1] & ~self.succeeds()[self.next_state]
-        fails = ~self.succeeds()[self.next_state[BEGIN]]
+        succeeds = self.succeeds()
+        ends = self.accepts[:, :-1] & ~succeeds[self.next_state]
+        fails = ~succeeds[self.next_state[BEGIN]]
         return np.array([ends[behind].any(0) for behind in self._states_behind]) | fails[:, None]
 
     def _unmoved(self) -> npt.NDArray[np.bool_]:

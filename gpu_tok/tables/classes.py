@@ -34,8 +34,7 @@ def merge_classes(class_of: ClassOf, tables: Sequence[Pairs], most: int) -> tupl
 
     tables: bool[classes, classes] each. Returns uint8[0x110000] and the smaller tables.
     """
-    rows = np.hstack([side for table in tables for side in (table, table.T)])
-    kinds, kind_of = np.unique(rows, axis=0, return_inverse=True)
+    kinds, kind_of = _told_apart(tables)
     kind_of = kind_of.ravel()
     weight = np.bincount(class_of, minlength=len(kind_of))
     weight += CODE_POINTS * np.bincount(class_of[:0x80], minlength=len(kind_of))
@@ -48,6 +47,17 @@ def merge_classes(class_of: ClassOf, tables: Sequence[Pairs], most: int) -> tupl
         np.logical_or.at(lost, (number[:, None], number[None, :]), ~table)
         merged.append(~lost)
     return number.astype(np.uint8)[class_of], merged
+
+
+def count_classes(tables: Sequence[Pairs]) -> int:
+    """How many classes some tables tell apart."""
+    return len(_told_apart(tables)[0])
+
+
+def _told_apart(tables: Sequence[Pairs]) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.int64]]:
+    """What the tables say of each class, without repetitions, and which of these it is for each class."""
+    rows = np.hstack([side for table in tables for side in (table, table.T)])
+    return np.unique(rows, axis=0, return_inverse=True)
 
 
 def bits_of(masks: npt.NDArray[np.uint64], count: int) -> npt.NDArray[np.float32]:

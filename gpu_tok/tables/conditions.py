@@ -91,6 +91,12 @@ class Chain:
         self.conditions.append(_not_both(self.last.may_be(characters, self.present), gone))
 
 
+def never() -> Condition:
+    """No pair fulfils it."""
+    anything = np.ones(CODE_POINTS, np.uint64)
+    return Condition(anything, anything, np.ones((1, 1), bool))
+
+
 def _not_both(left: Property, right: Property) -> Condition:
     """Not a left side of one set and a right side of the other."""
     return Condition(_bits(left), _bits(right), np.array([[False, False], [False, True]]))

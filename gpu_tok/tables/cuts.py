@@ -34,8 +34,8 @@ import numpy.typing as npt
 from gpu_tok.tables import variants
 from gpu_tok.tables.automaton import Runs as WordRuns
 from gpu_tok.tables.byte_joins import byte_joins
-from gpu_tok.tables.classes import Pairs, joint_classes, merge_classes
-from gpu_tok.tables.conditions import Chain, Condition, fulfilling_pairs
+from gpu_tok.tables.classes import Pairs, count_classes, joint_classes, merge_classes
+from gpu_tok.tables.conditions import Chain, Condition, fulfilling_pairs, never
 from gpu_tok.tables.definition import Definition
 from gpu_tok.tables.joins import ClassJoins, class_joins, joinable, joins_of
 from gpu_tok.tables.pairs import NO_PAIRS, Filter, Joinable, make_filter, may_join, unspaced
@@ -138,9 +138,9 @@ def derive(definition: Definition) -> CutTables:
     thirds = pairs_of.thirds(class_of)
     tables = [taken, *pairs_of[:5]]
     sets = [np.broadcast_to(part, taken.shape) for three in thirds or () for part in three]
-    if _classes_of([*tables, *sets]) > MOST_CLASSES:  # then cuts between two characters come first
+    if count_classes([*tables, *sets]) > MOST_CLASSES:  # then cuts between two characters come first
         thirds, sets = None, []
-    if _classes_of(tables) > MOST_CLASSES:
+    if count_classes(tables) > MOST_CLASSES:
         reasons.append(f"more than {MOST_CLASSES} classes of characters: the rarest are merged and lose cuts")
     small_class_of, small = merge_classes(class_of, [*tables, *sets], MOST_CLASSES)
     taken, certified, asked, asked_in_runs, begins, inside, *sets = small
@@ -150,11 +150,6 @@ def derive(definition: Definition) -> CutTables:
         thirds = Thirds(Three(*rows[:3]), Three(*rows[3:]))
     pairs = pairs if asked.any() or runs else NO_PAIRS
     return CutTables(small_class_of, certified, taken, asked, pairs, flags, tuple(reasons), runs, thirds)
-
-
-def _classes_of(tables: list[Pairs]) -> int:
-    """How many classes some tables tell apart."""
-    return len(np.unique(np.hstack([side for table in tables for side in (table, table.T)]), axis=0))
 
 
 def cuts_between(code_point: npt.NDArray[np.uint32], tables: CutTables) -> tuple[Cuts, Cuts]:
@@ -185,18 +180,19 @@ def _conditions(definition: Definition, reasons: list[str]) -> tuple[_Conditions
     if words.prefixed is not None:
         chain.act_on_the_left(words.prefixed)
     certifying = [*chain.conditions, _apart(words, classes, chain)]
-    thirds = _by_thirds(words, chain)
+    conditions = _Conditions(certifying)._replace(**_by_thirds(words, chain))
     if model is None:
-        return _Conditions(certifying)._replace(**thirds), NO_PAIRS
+        return conditions, NO_PAIRS
     known = [*chain.conditions, chain.known()]
     asking = [*known, _open(words, words.open, model, chain)]
+    conditions = conditions._replace(asking=asking, asking_in_runs=asking)
     which, becoming = chain.begins_with(model.second, unspaced())
     pairs = make_filter(np.append(model.first, model.first[which]), np.append(model.second, becoming))
     if words.runs is None:
-        return _Conditions(certifying, asking, asking)._replace(**thirds), pairs
+        return conditions, pairs
     asking_in_runs = [*known, _open(words, words.runs.harmless, model, chain)]
     begins, inside = _runs(words, words.runs, chain)
-    return _Conditions(certifying, asking, asking_in_runs, [begins], [inside])._replace(**thirds), pairs
+    return conditions._replace(asking_in_runs=asking_in_runs, beginning=[begins], inside=[inside]), pairs
 
 
 def _model(
@@ -257,9 +253,11 @@ def _runs(words: WordBoundaries, runs: WordRuns, chain: Chain) -> tuple[Conditio
 
 def _by_thirds(words: WordBoundaries, chain: Chain) -> dict[str, Sequence[Condition]]:
     """The conditions of `ThirdPairs`. The normalizer can be cut there as well, so that it changes no three together."""
-    thirds = words.thirds or ThirdPairs(*[np.zeros_like(words.certain)] * 4)
+    if words.thirds is None:
+        return dict.fromkeys(ThirdPairs._fields, (never(),))
     return {
-        name: [*chain.conditions, chain.condition(words.atom_of, ~pairs)] for name, pairs in thirds._asdict().items()
+        name: [*chain.conditions, chain.condition(words.atom_of, ~pairs)]
+        for name, pairs in words.thirds._asdict().items()
     }
 
 
