@@ -74,8 +74,7 @@ def store_chosen(typing_context, address, row, mask):
             builder, f"masked.compressstore.v{LANES}i32", ir.VoidType(), [_ROW, _NUMBER.as_pointer(), _MASK]
         )
         pointer = builder.inttoptr(args[0], _NUMBER.as_pointer())
-        chosen = builder.bitcast(builder.trunc(args[2], _BITS), _MASK)
-        builder.call(store, [args[1], pointer, chosen])
+        builder.call(store, [args[1], pointer, _chosen(builder, args[2])])
         return context.get_dummy_value()
 
     return types.void(types.int64, row_type, types.uint64), generate
@@ -117,22 +116,11 @@ def with_places(typing_context, row):
 
 
 @intrinsic
-def number_at(typing_context, row, place):
-    """The number at a place."""
+def with_chosen(typing_context, row, mask, number):
+    """The row with another number where bits are set."""
 
     def generate(_context, builder, _signature, args):
-        return builder.zext(builder.extract_element(args[0], builder.trunc(args[1], _NUMBER)), _WORD)
-
-    return types.uint64(row_type, types.uint64), generate
-
-
-@intrinsic
-def with_number(typing_context, row, place, number):
-    """The row with another number at a place; unchanged if there is no such place."""
-
-    def generate(_context, builder, _signature, args):
-        here = builder.icmp_unsigned("==", _PLACES, _everywhere(builder, args[1]))
-        return builder.select(here, _everywhere(builder, args[2]), args[0])
+        return builder.select(_chosen(builder, args[1]), _everywhere(builder, args[2]), args[0])
 
     return row_type(row_type, types.uint64, types.uint64), generate
 
@@ -181,6 +169,10 @@ def _pointer(builder, address):
 
 def _first_lanes(builder, count):
     return builder.icmp_signed("<", _PLACES, _everywhere(builder, count))
+
+
+def _chosen(builder, mask):
+    return builder.bitcast(builder.trunc(mask, _BITS), _MASK)
 
 
 def _everywhere(builder, number):

@@ -16,7 +16,7 @@ intrinsic: Any = extending.intrinsic  # numba's own type takes the typing contex
 
 LANES = 64  # bytes that one vector step looks at: the bits of one mask word
 
-_BYTE, _WORD, _WIDE = ir.IntType(8), ir.IntType(64), ir.IntType(128)
+_BYTE, _HALF, _WORD, _WIDE = ir.IntType(8), ir.IntType(32), ir.IntType(64), ir.IntType(128)
 _VECTOR = ir.VectorType(_BYTE, LANES)
 
 
@@ -50,6 +50,27 @@ def load_u8(typing_context, address):
         return builder.load(_pointer(builder, args[0], _BYTE), align=1)
 
     return types.uint8(types.int64), generate
+
+
+@intrinsic
+def load_u32(typing_context, address):
+    """The 4 bytes at an address that is a multiple of 4, little-endian."""
+
+    def generate(_context, builder, _signature, args):
+        return builder.zext(builder.load(_pointer(builder, args[0], _HALF), align=4), _WORD)
+
+    return types.uint64(types.int64), generate
+
+
+@intrinsic
+def store_u32(typing_context, address, value):
+    """Writes 4 bytes at an address that is a multiple of 4, little-endian."""
+
+    def generate(context, builder, _signature, args):
+        builder.store(builder.trunc(args[1], _HALF), _pointer(builder, args[0], _HALF), align=4)
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.uint64), generate
 
 
 @intrinsic

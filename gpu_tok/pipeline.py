@@ -9,7 +9,8 @@ from gpu_tok.batch import TextBatch
 from gpu_tok.device import Workers
 from gpu_tok.postprocess import Plan
 
-UNIT_BYTES = 1 << 20  # about what one worker encodes at a time
+SMALLEST_UNIT, LARGEST_UNIT = 1 << 20, 1 << 22  # bytes
+UNITS_A_WORKER = 4  # at least, if they are not the smallest: one is done soon after the other then
 
 
 def encode(
@@ -17,8 +18,9 @@ def encode(
 ) -> gather.Rows:
     """texts -> ids, exactly the reference's."""
     sections = added_tokens.run(text, tokens, workers)  # text -> sections, between added tokens
-    sections = cut.divide_long(sections, encoder.cut_table, UNIT_BYTES)
-    units = cut.units_of(sections, UNIT_BYTES, ramp=encoder.table.rows_used == 0)
+    size = unit_bytes(int(text.starts[-1] - text.starts[0]), workers.count)
+    sections = cut.divide_long(sections, encoder.cut_table, size)
+    units = cut.units_of(sections, size, ramp=encoder.table.rows_used == 0)
     end_place = np.zeros(len(sections.id), np.int64)
 
     def encode_unit(unit: tuple[int, int]) -> np.ndarray:  # section -> chunks -> table entries -> ids
@@ -28,3 +30,14 @@ def encode(
     counts = positions.section_counts(end_place, units)
     places = positions.of_sections(counts, sections.row_section)  # where the ids of each text go
     return gather.run(parts, units, end_place, places, plan, workers)
+
+
+def unit_bytes(byte_count: int, workers: int) -> int:
+    """About what one worker encodes at a time.
+
+    As much as can be: each unit with new chunks has to bring the tables of the cold path back into the caches. But
+    workers that share want to end at the same time.
+    """
+    if workers == 1:
+        return LARGEST_UNIT
+    return min(max(byte_count // (UNITS_A_WORKER * workers), SMALLEST_UNIT), LARGEST_UNIT)

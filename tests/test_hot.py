@@ -17,7 +17,7 @@ from numba.core.registry import cpu_target
 
 from cpu_ref import machine
 from cpu_ref.cut import BLOCK, next_cut
-from gpu_tok import cut, intern
+from gpu_tok import cut, intern, pipeline
 from gpu_tok.added_tokens import TEXT, Sections
 from gpu_tok.batch import Ragged, TextBatch, starts_of
 from gpu_tok.intern import Encoder, Table, encode_sections
@@ -167,6 +167,14 @@ def test_any_size_of_work_units_gives_the_same_ids(unit_bytes):
     batch = TextBatch.of(given)
     expected = [plain_ids(text, tables, encoder.cold) for text in given]
     assert encode(batch, sections_of(batch), encoder, unit_bytes) == expected
+
+
+@pytest.mark.parametrize(
+    ("byte_count", "workers", "expected"),
+    [(10, 1, 1 << 22), (10, 2, 1 << 20), (1 << 24, 2, 1 << 21), (1 << 30, 2, 1 << 22)],
+)
+def test_units_are_large_but_leave_several_for_each_worker(byte_count, workers, expected):
+    assert pipeline.unit_bytes(byte_count, workers) == expected
 
 
 @pytest.mark.parametrize("budget", [0, 1, 1000, 1 << 12, 1 << 16, 1 << 24])
