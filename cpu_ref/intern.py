@@ -34,7 +34,7 @@ INLINE_IDS = 3
 AHEAD = 8  # chunks from the one that is published to the one whose row is asked for
 PROBES = 16  # rows looked at before a chunk counts as not found
 LONGEST_KEPT = 256  # bytes of the longest chunk that the table keeps
-SPARE = 4  # ids behind the last that may be read in the pool, and written where ids go: they are moved by four
+SPARE = 16  # ids behind the last that may be read in the pool and where ids lie, and written where they go
 MOST_FLAGS = 15  # flags beyond the four of a key belong to chunks that are not kept
 IN_POOL = 1 << 31  # bit of the count word: ids lie in the pool
 
@@ -69,6 +69,12 @@ def key_of(address, readable, length):
     else:
         low, high = _hash_bytes(address, length), np.uint64(length)
     return low, high
+
+
+@inlined
+def with_flags(high, flags):
+    """The high key word of a chunk with flags."""
+    return high | np.uint64(flags) << _FLAGS_SHIFT
 
 
 @inlined
@@ -138,7 +144,7 @@ def find_row(low, high, flags, rows_address, last_row, keys_address, address, le
     last_row: rows of the table minus one.
     """
     mixed = mix(low, high)
-    high |= np.uint64(flags) << _FLAGS_SHIFT
+    high = with_flags(high, flags)
     for probe in range(PROBES):
         row = row_address(rows_address, last_row, mixed, probe)
         if is_row_of(row, low, high, keys_address, address, length):
@@ -162,7 +168,7 @@ def count_of(row):
 
 @inlined
 def write_ids(row, pool_address, place):
-    """Writes the ids of a row at the address `place`, and up to SPARE behind them. pool_address: of the pool of ids."""
+    """Writes the ids of a row at the address `place`, and up to 3 behind them. pool_address: of the pool of ids."""
     words = load_u64(row + 24)
     if words >> np.uint64(63):
         source = pool_address + 4 * np.int64(load_u64(row + 16) >> np.uint64(32))
@@ -181,30 +187,26 @@ def copy_ids(source, place, count):
 
 
 @kernel
-def publish(table, bytes, starts, flags, ids, id_starts, first, row_limit):
+def publish(table, chunks, ids, id_starts, first, row_limit):
     """Adds rows for the chunks from `first` on until `row_limit` rows are taken.
 
     Returns the first chunk that was not looked at any more, and how many found no room in their rows or the pools.
 
-    bytes, starts: the chunks (uint8, int64[chunks + 1]); flags: uint8[chunks]; ids, id_starts: their ids (int32,
-    int64[chunks + 1]). The caller lets one thread in at a time.
+    chunks: NewChunks; ids, id_starts: their ids (int32, int64[chunks + 1]). The caller lets one thread in at a time.
     """
-    keys, pool, used = table.keys, table.ids, table.used
+    keys, pool, used, bytes, starts, key = table.keys, table.ids, table.used, chunks.bytes, chunks.starts, chunks.key
     rows_address, last_row = address_of(table.rows), len(table.rows) // 4 - 1
-    text, readable_end = address_of(bytes), len(bytes)
     left_out = 0
-    for chunk in range(first, len(starts) - 1):
-        if chunk + AHEAD < len(starts) - 1:
-            start, length = starts[chunk + AHEAD], starts[chunk + AHEAD + 1] - starts[chunk + AHEAD]
-            low, high = key_of(text + start, readable_end - start, length)
-            prefetch(row_address(rows_address, last_row, mix(low, high), np.int64(0)))
+    for chunk in range(first, len(key)):
+        if chunk + AHEAD < len(key):
+            low, high = key[chunk + AHEAD, 0], key[chunk + AHEAD, 1]
+            prefetch(row_address(rows_address, last_row, mix(low, high & _WITHOUT_FLAGS), np.int64(0)))
         start, length = starts[chunk], starts[chunk + 1] - starts[chunk]
-        if length > LONGEST_KEPT or flags[chunk] > MOST_FLAGS:
+        if length > LONGEST_KEPT or chunks.flags[chunk] > MOST_FLAGS:
             continue
-        low, high = key_of(text + start, readable_end - start, length)
-        mixed = mix(low, high)
-        high |= np.uint64(flags[chunk]) << _FLAGS_SHIFT
-        row = _free_row(low, high, mixed, rows_address, last_row, address_of(keys), text + start, length)
+        low, high = key[chunk, 0], key[chunk, 1]
+        mixed = mix(low, high & _WITHOUT_FLAGS)
+        row = _free_row(low, high, mixed, rows_address, last_row, address_of(keys), address_of(bytes) + start, length)
         if row == 0:  # somebody else's row for the same chunk is as good
             continue
         if used[ROWS_USED] >= row_limit:
@@ -234,19 +236,23 @@ def publish(table, bytes, starts, flags, ids, id_starts, first, row_limit):
         store_u64(row + 16, words[0])
         store_u64(row + 24, words[1])
         store_u64_release(row + 8, high)
-    return len(starts) - 1, left_out
+    return len(key), left_out
 
 
 @inlined
 def _inline_words(ids, at, count):
-    low, high = np.uint64(0), np.uint64(count) << np.uint64(32)
-    if count > 0:
-        low |= np.uint64(np.uint32(ids[at]))
-    if count > 1:
-        low |= np.uint64(np.uint32(ids[at + 1])) << np.uint64(32)
-    if count > 2:
-        high |= np.uint64(np.uint32(ids[at + 2]))
-    return low, high
+    """The two words of a row that hold up to INLINE_IDS ids and their count."""
+    if at + 4 > len(ids):
+        low, high = np.uint64(0), np.uint64(0)
+        for index in range(count):
+            if index < 2:
+                low |= np.uint64(np.uint32(ids[at + index])) << np.uint64(32 * index)
+            else:
+                high = np.uint64(np.uint32(ids[at + index]))
+    else:
+        low, high = load_u64(address_of(ids) + 4 * at), load_u64(address_of(ids) + 4 * at + 8)
+        low, high = low & _LOW_MASK[4 * count], high & _HIGH_MASK[4 * count]
+    return low, high | np.uint64(count) << np.uint64(32)
 
 
 @inlined
@@ -275,55 +281,3 @@ def move_rows(rows, larger):
                 for word in range(4):
                     store_u64(row + 8 * word, rows[index + word])
                 break
-
-
-@kernel
-def number_distinct(bytes, misses, count):
-    """Numbers chunks so that equal ones (same bytes, same flags) share a number, in order of first appearance.
-
-    misses: int64[>= count, MISS_FIELDS] as `cpu_ref.hot` writes them. Returns (number: int32[count], first:
-    int64[distinct], the miss that a number was first given to).
-    """
-    capacity = 16
-    while capacity < 2 * count:
-        capacity *= 2
-    slots = np.full(capacity, -1, np.int32)
-    number, first = np.empty(count, np.int32), np.empty(count, np.int64)
-    distinct = 0
-    for miss in range(count):
-        start, length, flags = misses[miss, 0], misses[miss, 1], misses[miss, 2]
-        low, high = key_of(address_of(bytes) + start, len(bytes) - start, length)
-        mixed = mix(low, high)
-        slot = np.int64(mixed & np.uint64(capacity - 1))
-        while True:
-            other = slots[slot]
-            if other < 0:
-                slots[slot] = distinct
-                number[miss], first[distinct] = distinct, miss
-                distinct += 1
-                break
-            rival = first[other]
-            if (
-                misses[rival, 1] == length
-                and misses[rival, 2] == flags
-                and same_bytes(address_of(bytes) + misses[rival, 0], address_of(bytes) + start, length)
-            ):
-                number[miss] = other
-                break
-            slot = (slot + 1) & (capacity - 1)
-    return number, first[:distinct].copy()
-
-
-@kernel
-def collect_chunks(bytes, misses, first):
-    """The bytes, starts and flags of the misses `first`: (uint8[n], int64[chunks + 1], uint8[chunks])."""
-    starts = np.zeros(len(first) + 1, np.int64)
-    for index in range(len(first)):
-        starts[index + 1] = starts[index] + misses[first[index], 1]
-    flat, flags = np.empty(starts[-1], np.uint8), np.empty(len(first), np.uint8)
-    for index in range(len(first)):
-        begin = misses[first[index], 0]
-        flags[index] = misses[first[index], 2]
-        for at in range(starts[index + 1] - starts[index]):
-            flat[starts[index] + at] = bytes[begin + at]
-    return flat, starts, flags

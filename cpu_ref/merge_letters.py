@@ -137,7 +137,7 @@ def by_length(word, waiting):
 
 @inlined
 def opened(number, code_points, word, waiting, at, firsts):
-    """The word `waiting[at]` before its first merge, its numbers at the address `number`; behind the last word, that."""
+    """The word `waiting[at]`, or the last one, before its first merge; its numbers come to the address `number`."""
     index = waiting[min(at, len(waiting) - 1)]
     start, end = word[index, 0], word[index, 1]
     row = load_row(code_points + 4 * start, end - start)

@@ -19,11 +19,10 @@ from cpu_ref.intern import (
     ROWS_USED,
     SPARE,
     InternTable,
-    collect_chunks,
     move_rows,
-    number_distinct,
     publish,
 )
+from cpu_ref.new_chunks import NewChunks, collect
 from gpu_tok.added_tokens import Sections
 from gpu_tok.batch import Ids, Ragged, Starts
 from gpu_tok.cold import ColdPath
@@ -61,15 +60,16 @@ class Table:
         self._stale_units = 0
         self.arrays = self._empty()
 
-    def learn(self, chunks: Ragged, flags: np.ndarray, ids: Ragged, misses: int, id_count: int) -> None:
+    def learn(self, chunks: NewChunks, ids: Ragged, misses: int, id_count: int) -> None:
         """Adds chunks and their ids. misses, id_count: of the work unit that they come from."""
         if not self._largest:
             return
         with self._lock:
-            next_chunk, left_out = self._publish(0, chunks, flags, ids)
-            while next_chunk < chunks.count and self._grow():
-                next_chunk, left_out = self._publish(next_chunk, chunks, flags, ids)
-            is_full = next_chunk < chunks.count or left_out > 0
+            count = len(chunks.flags)
+            next_chunk, left_out = self._publish(0, chunks, ids)
+            while next_chunk < count and self._grow():
+                next_chunk, left_out = self._publish(next_chunk, chunks, ids)
+            is_full = next_chunk < count or left_out > 0
             stale = is_full and misses > RENEW_SHARE * id_count
             self._stale_units = self._stale_units + 1 if stale else 0
             if self._stale_units >= RENEW_UNITS:
@@ -99,9 +99,9 @@ class Table:
     def _capacity(self) -> int:
         return len(self.arrays.rows) * 8 // ROW_BYTES
 
-    def _publish(self, first: int, chunks: Ragged, flags: np.ndarray, ids: Ragged) -> tuple[int, int]:
+    def _publish(self, first: int, chunks: NewChunks, ids: Ragged) -> tuple[int, int]:
         limit = self._capacity // (GROWTH if self._capacity < self._largest else 2)
-        return publish(self.arrays, *chunks, flags, *ids, first, limit)
+        return publish(self.arrays, chunks, *ids, first, limit)
 
     def _grow(self) -> bool:
         capacity = min(GROWTH * self._capacity, self._largest)
@@ -149,15 +149,13 @@ def encode_sections(unit: tuple[int, int], sections: Sections, end_place: Starts
     )
     if miss_count == 0:
         return ids[:id_count]
-    number, first_miss = number_distinct(sections.bytes, misses, miss_count)
-    flat, starts, flags = collect_chunks(sections.bytes, misses, first_miss)
-    chunks = Ragged(flat, starts)
+    number, chunks = collect(sections.bytes, misses, miss_count)
     try:
-        late = encoder.cold.encode(chunks, flags)
+        late = encoder.cold.encode(Ragged(chunks.bytes, chunks.starts), chunks.flags)
     except TextError as error:
-        raise error.in_row(_row_of(sections, misses[first_miss[error.row], MISS_SECTION])) from None
+        raise error.in_row(_row_of(sections, misses[chunks.first[error.row], MISS_SECTION])) from None
     ids = insert(ids, id_count, misses, number, late.flat, late.starts, end_place, first, last)
-    encoder.table.learn(chunks, flags, late, miss_count, len(ids))
+    encoder.table.learn(chunks, late, miss_count, len(ids))
     return ids
 
 
