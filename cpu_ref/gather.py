@@ -14,7 +14,8 @@ from cpu_ref.machine import address_of
 def insert(ids, id_count, misses, number, late_ids, late_starts, section_end_place, first_section, last_section):
     """Puts the ids that the cold path made where the hot path left gaps; returns int32[all].
 
-    ids: int32, `id_count` and SPARE behind them. number: int32[misses], the row of late_ids, late_starts (int32, int64[rows + 1]) that each miss takes.
+    ids: int32, `id_count` of them and SPARE behind. number: int32[misses], the row of late_ids, late_starts (int32,
+    int64[rows + 1]) that each miss takes.
     section_end_place: int64[sections], moved along.
 
         ids, gap at 1      7 9        late  4 4

@@ -27,7 +27,7 @@ from cpu_ref.intern import (
     row_address,
     write_ids,
 )
-from cpu_ref.machine import LANES, address_of, load_u64, load_u64_acquire, prefetch, store_u64, trailing_zeros
+from cpu_ref.machine import LANES, address_of, bits_in, load_u64, load_u64_acquire, prefetch, store_u64, write_places
 from gpu_tok.tables.added_tokens import TEXT
 from gpu_tok.tables.ends import SECTION_LAST, WHOLE
 
@@ -64,7 +64,7 @@ def encode_unit(work, first, last, flag_mask, cut_table, table, ids, misses):
     begin, end = section_start[first], section_start[last]
     mask = np.empty(BLOCK_WORDS, np.uint64)
     before, after = np.empty(2 * SCRATCH, np.uint8), np.empty(2 * SCRATCH, np.uint8)
-    chunk_start = np.empty(BLOCK + 2, np.int64)
+    chunk_start = np.empty(BLOCK + 2 + LANES, np.int64)  # LANES: that `write_places` may write behind the last
     keys = np.empty((BLOCK + 2, KEY_WORDS), np.uint64)  # low, high, address of the first candidate row
     empty_row = np.zeros(4, np.uint64)  # the row of chunks that the table never keeps: no key is like it
     text, readable_end = address_of(bytes), len(bytes)
@@ -170,15 +170,12 @@ def _list_chunks(mask, block, block_end, open_start, is_last, chunk_start):
     Returns how many chunks are closed: chunk i is `chunk_start[i]:chunk_start[i + 1]`.
     """
     chunk_start[0] = open_start
-    chunks = 0
+    if open_start == block:  # only the first one: it is listed
+        mask[0] &= ~ONE
+    chunks, address = np.int64(0), address_of(chunk_start) + 8
     for word in range((block_end - block + LANES - 1) // LANES):
-        cuts = mask[word]
-        at = block + word * LANES
-        while cuts != 0:
-            start = at + np.int64(trailing_zeros(cuts))
-            cuts &= cuts - np.uint64(1)
-            chunks += start > open_start
-            chunk_start[chunks] = start
+        write_places(mask[word], block + word * LANES, address + 8 * chunks)
+        chunks += bits_in(mask[word])
     if is_last:
         chunks += 1
         chunk_start[chunks] = block_end

@@ -17,7 +17,7 @@ intrinsic: Any = extending.intrinsic  # numba's own type takes the typing contex
 LANES = 64  # bytes that one vector step looks at: the bits of one mask word
 
 _BYTE, _HALF, _WORD, _WIDE = ir.IntType(8), ir.IntType(32), ir.IntType(64), ir.IntType(128)
-_VECTOR = ir.VectorType(_BYTE, LANES)
+_VECTOR, _LANE_BITS = ir.VectorType(_BYTE, LANES), ir.VectorType(ir.IntType(1), LANES)
 
 
 @intrinsic
@@ -137,6 +137,56 @@ def bits_in(typing_context, mask):
 
 
 @intrinsic
+def write_places(typing_context, mask, first, address):
+    """Writes where the bits of a mask are set, the lowest first, plus `first`: int64 from an address on.
+
+    What stands behind them, up to the 64th number, may be written, too.
+    """
+
+    def generate(context, builder, _signature, args):
+        mask, first, address = args
+        if has_byte_compress(context):
+            _compressed(builder, mask, first, address)
+        else:
+            _counted(builder, mask, first, address)
+        return context.get_dummy_value()
+
+    return types.void(types.uint64, types.int64, types.int64), generate
+
+
+def has_byte_compress(context):
+    """Whether the processor moves the bytes of 64 that a mask names to the front."""
+    return _has(context, "avx512vbmi2")
+
+
+def _compressed(builder, mask, first, address):
+    """All numbers at once; a loop takes a wrong turn for nearly every mask, since it cannot know how often to go on."""
+    kind = ir.FunctionType(_VECTOR, [_VECTOR, _VECTOR, _LANE_BITS])
+    compress = cgutils.get_or_insert_function(builder.module, kind, "llvm.x86.avx512.mask.compress.v64i8")
+    places = ir.Constant(_VECTOR, [*range(LANES)])
+    front = builder.call(compress, [places, places, builder.bitcast(mask, _LANE_BITS)])
+    numbers = ir.VectorType(_WORD, 8)
+    undefined, zeros = ir.Constant(numbers, ir.Undefined), ir.Constant(ir.VectorType(_HALF, 8), [0] * 8)
+    firsts = builder.shuffle_vector(builder.insert_element(undefined, first, _HALF(0)), undefined, zeros)
+    for part in range(0, LANES, 8):
+        eight = ir.Constant(ir.VectorType(_HALF, 8), [*range(part, part + 8)])
+        place = builder.zext(builder.shuffle_vector(front, front, eight), numbers)
+        at = _pointer(builder, builder.add(address, _WORD(8 * part)), numbers)
+        builder.store(builder.add(place, firsts), at, align=8)
+
+
+def _counted(builder, mask, first, address):
+    """One number after the other."""
+    left, at = cgutils.alloca_once_value(builder, mask), cgutils.alloca_once_value(builder, address)
+    with cgutils.for_range(builder, builder.ctpop(mask)):
+        bits = builder.load(left)
+        place = builder.add(first, builder.cttz(bits, ir.IntType(1)(0)))
+        builder.store(place, _pointer(builder, builder.load(at), _WORD), align=8)
+        builder.store(builder.and_(bits, builder.sub(bits, _WORD(1))), left)
+        builder.store(builder.add(builder.load(at), _WORD(8)), at)
+
+
+@intrinsic
 def leading_zeros(typing_context, word):
     """How many zero bits a word begins with; 64 for zero."""
 
@@ -215,7 +265,11 @@ def classify(typing_context, address, values, ranges, range_count, before, after
 
 def has_byte_permute(context):
     """Whether the processor looks 64 bytes up in a table of 128 at once."""
-    return "+avx512vbmi," in f"{context.codegen().magic_tuple()[2]},"
+    return _has(context, "avx512vbmi")
+
+
+def _has(context, feature):
+    return f"+{feature}," in f"{context.codegen().magic_tuple()[2]},"
 
 
 def _permuted(builder, vector, values):

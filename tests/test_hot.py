@@ -312,3 +312,21 @@ def test_ascii_is_classified_alike_on_every_processor(permutes, monkeypatch):
         before, after = np.zeros((2, 64), np.uint8)
         classify(np.arange(begin, begin + 64, dtype=np.uint8), table.values, table.ranges, before, after)
         assert np.array_equal([before, after], table.values.reshape(2, 128)[:, begin : begin + 64])
+
+
+@pytest.mark.parametrize("compresses", [False, True])
+@pytest.mark.parametrize("mask", [0, 1, 1 << 63, 0b1011, 0x8000_0000_0100_0001, (1 << 64) - 1, (1 << 64) - 2])
+def test_bits_are_listed_alike_on_every_processor(mask, compresses, monkeypatch):
+    if compresses and not machine.has_byte_compress(cpu_target.target_context):
+        pytest.skip("this processor has no AVX-512 VBMI2")
+    monkeypatch.setattr(machine, "has_byte_compress", lambda _context: compresses)
+
+    @numba.njit
+    def write_places(mask, first, places):
+        machine.write_places(mask, first, machine.address_of(places))
+
+    places = np.full(machine.LANES + 1, -1, np.int64)
+    write_places(np.uint64(mask), 1000, places)
+    expected = [1000 + bit for bit in range(64) if mask >> bit & 1]
+    assert places[: len(expected)].tolist() == expected
+    assert places[-1] == -1
