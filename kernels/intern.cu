@@ -178,11 +178,16 @@ KERNEL LAUNCHED_AS(INTERN_THREADS, LOOK_BLOCKS)
                 const i64 end = own + 1 < span.chunks ? span.begin + kept.start[in_window + 1] : next_start;
                 length = end - at;
                 i32 kind = ~0;
-                if (section_kind != nullptr) {
+                // where no section begins, all chunks are of one that is cut, and only the last can be at an end of it
+                const bool is_inside = first_section == span.section_end && own + 1 < span.chunks;
+                if (section_kind != nullptr && !is_inside) {
                     const auto is_behind = [&](i64 i) { return section_start[i] <= at; };
                     const i64 section = first_not(first_section, span.section_end, is_behind) - 1;
-                    kind = section_kind[section];
-                    flags = flags_of(~kind, at == section_start[section], end == section_start[section + 1], flag_mask);
+                    const bool is_first = at == section_start[section], is_last = end == section_start[section + 1];
+                    if (is_first || is_last) {
+                        kind = section_kind[section];
+                        flags = flags_of(~kind, is_first, is_last, flag_mask);
+                    }
                 }
                 found = {NO_ENTRY, 0};
                 if (kind >= 0) {
