@@ -1,10 +1,11 @@
 // texts -> sections of text and added tokens, as the reference divides them. cpu_ref/added_tokens.py is the same step.
 //
-//   mark_places       bytes -> a bit for each byte at which anything may begin
+//   mark_places       bytes -> a bit for each byte at which anything may begin, in tiles where a token may begin
 //   divide_sections   sections -> texts and tokens of one kind; launched once to count them, once to write them
 
 #include "added_tokens.cuh"
 #include "common.cuh"
+#include "tile.cuh"
 
 constexpr u32 TOKEN_THREADS = 256;
 constexpr u32 DIVIDE_BLOCKS = 4;  // that a multiprocessor holds: with more of them registers would be spilled
@@ -29,7 +30,7 @@ struct Token {
 
 // The text and what is to be found in it.
 struct Search {
-    const u8* bytes;
+    const u8 *bytes, *tile_tokens;
     const u64* places;
     u32 kind;
     const Token* token;
@@ -59,19 +60,21 @@ DEVICE u32 openings_of(u64 eight_bytes, const u8 (&opens)[BYTES]) {
     return marks;
 }
 
-// Marks the bytes at which anything may begin. Any grid of TOKEN_THREADS; a thread makes a word of marks.
+// Marks the bytes at which anything may begin. Any grid of TOKEN_THREADS; a thread makes a word of marks, or none where
+// cut_words has seen that no token begins in the tile.
 //
 //   bytes       a b < x > c [ d        tokens <x> and [MASK]
 //   places      0 0 1 0 0 0 0 0        `[` can begin one, but `[d` cannot
 //
-// bytes: u8[count], at a multiple of 16. opens: u8[256], 1 for first bytes; begins: u8[65536], by two bytes. places:
-// u64[(count + 63) / 64].
+// bytes: u8[count], at a multiple of 16. tile_tokens: u8[tiles], as cut_words left them. opens: u8[256], 1 for first
+// bytes; begins: u8[65536], by two bytes. places: u64[(count + 63) / 64], those of other tiles are left alone.
 KERNEL LAUNCHED_AS(TOKEN_THREADS)
-    mark_places(const u8* bytes, i64 count, const u8* opens, const u8* begins, u64* places) {
+    mark_places(const u8* bytes, i64 count, const u8* tile_tokens, const u8* opens, const u8* begins, u64* places) {
     SHARED(u8[BYTES], first);
     first[threadIdx.x] = opens[threadIdx.x];
     __syncthreads();  // the table is whole
     for (i64 block = grid_thread(); block * BLOCK < count; block += grid_threads()) {
+        if (tile_tokens[block * BLOCK / TILE] == 0) continue;
         u64 marks = 0;
         for (u32 part = 0; part < BLOCK; part += 16) {
             const Bytes16 loaded = load_16(bytes, block * BLOCK + part, count);
@@ -89,6 +92,10 @@ KERNEL LAUNCHED_AS(TOKEN_THREADS)
 // The first place from `at` on where something of these kinds may begin; `end` if nowhere.
 DEVICE i64 next_place(const Search& search, i64 at, i64 end, u32 kinds) {
     while (at < end) {
+        if (search.tile_tokens[at / TILE] == 0) {
+            at = (at / TILE + 1) * TILE;
+            continue;
+        }
         const u64 left = search.places[at / BLOCK] >> (u32)(at % BLOCK);
         if (left == 0) {
             at = (at / BLOCK + 1) * BLOCK;
@@ -224,16 +231,17 @@ DEVICE i64 divide_text(const Search& search, const Section& section, Parts parts
 //   sections    0-7: text
 //   divided     0-2: text   2-5: 7   5-7: text
 //
-// bytes, places: as mark_places has them. sections: Section[section_count]. kind: RAW or NORMALIZED. trie,
+// bytes, tile_tokens, places: as mark_places has them. sections: Section[section_count]. kind: RAW or NORMALIZED. trie,
 // normalized_root, begins, code_point: TokenTables; token: Token[tokens]. first: null to count; else
 // i64[section_count + 1], where the parts of each section go. counts: i64[section_count], written when counting;
 // divided: Section[first[section_count]], written otherwise. noticed: u64[2], added to when counting: the sections that
 // the host has to divide, and those that are SUSPECTED.
 KERNEL LAUNCHED_AS(TOKEN_THREADS, DIVIDE_BLOCKS)
-    divide_sections(const u8* bytes, const u64* places, const Section* sections, i64 section_count, i64 kind,
-                    const TrieRow* trie, i64 normalized_root, const u8* begins, const u8* code_point,
-                    const Token* token, const i64* first, i64* counts, Section* divided, u64* noticed) {
-    const Search search = {bytes, places, (u32)kind, token, {trie, normalized_root, begins, code_point}};
+    divide_sections(const u8* bytes, const u8* tile_tokens, const u64* places, const Section* sections,
+                    i64 section_count, i64 kind, const TrieRow* trie, i64 normalized_root, const u8* begins,
+                    const u8* code_point, const Token* token, const i64* first, i64* counts, Section* divided,
+                    u64* noticed) {
+    const Search search = {bytes, tile_tokens, places, (u32)kind, token, {trie, normalized_root, begins, code_point}};
     for (i64 number = grid_thread(); number < section_count; number += grid_threads()) {
         const Section section = sections[number];
         const bool counts_only = first == nullptr;

@@ -1,7 +1,7 @@
 // bytes -> cuts: a bit for each byte at which a chunk begins. cpu_ref/cut.py is the same step.
 //
 //   cut_words      bytes -> cuts between code points whose classes say so, and how many each tile has; checks that the
-//                  bytes are UTF-8, and counts the places where an added token may begin
+//                  bytes are UTF-8, counts the places where an added token may begin, and marks their tiles
 //   cut_sections   a cut where each section begins, none inside added tokens, none that looked over its border
 
 #include "added_tokens.cuh"
@@ -230,13 +230,14 @@ DEVICE CutWord cut_word(const u8* bytes, i64 begin, i64 count, const u8* class_o
 // taken, asked: u32[64], the rows of 32 classes twice. pairs: u32[pair_words], null where nothing is asked. runs: null
 // where all that is asked is asked anywhere. kinds: u8[64], as in CutTables; null where no third one decides. trie,
 // normalized_root, begins, code_point: TokenTables; null where nothing has that mark. mask: u32[(count + 31) / 32],
-// bits behind the end are 0; tile_chunks: i64[tiles], the bits of each tile. report: FIRST_BAD takes the least place of
-// a byte that is no UTF-8; TOKENS_SEEN grows by the places where a token may begin: too many where a token would reach
-// from one text into the next, never too few.
+// bits behind the end are 0; tile_chunks: i64[tiles], the bits of each tile. tile_tokens: u8[tiles], zeros, gets 1 for
+// tiles in which a token may begin; null without tokens. report: FIRST_BAD takes the least place of a byte that is no
+// UTF-8; TOKENS_SEEN grows by the places where a token may begin: too many where a token would reach from one text into
+// the next, never too few.
 KERNEL LAUNCHED_AS(CUT_THREADS, CUT_BLOCKS)
     cut_words(const u8* bytes, i64 count, const u8* class_of, const u32* taken, const u32* asked, const u32* pairs,
               i64 pair_words, const RunTables* runs, const u8* kinds, const TrieRow* trie, i64 normalized_root,
-              const u8* begins, const u8* code_point, u32* mask, i64* tile_chunks, u64* report) {
+              const u8* begins, const u8* code_point, u32* mask, i64* tile_chunks, u8* tile_tokens, u64* report) {
     SHARED(CutTables, tables);
     if (threadIdx.x < ASCII) tables.class_of[threadIdx.x] = class_of[threadIdx.x];
     if (threadIdx.x < 2 * MOST_CLASSES) tables.taken[threadIdx.x] = taken[threadIdx.x];
@@ -270,7 +271,10 @@ KERNEL LAUNCHED_AS(CUT_THREADS, CUT_BLOCKS)
         const u32 sums = warp_sum((u32)__popc(word.cuts) | tokens << 16);  // neither passes TILE
         if (lane() == 0) {
             tile_chunks[first / TILE_WORDS] = sums & 0xFFFF;
-            if (sums >> 16 != 0) atomicAdd(&report[TOKENS_SEEN], (u64)(sums >> 16));
+            if (sums >> 16 != 0) {
+                tile_tokens[first / TILE_WORDS] = 1;
+                atomicAdd(&report[TOKENS_SEEN], (u64)(sums >> 16));
+            }
         }
     }
 }

@@ -134,7 +134,8 @@ DEVICE u32 flags_of(u32 section_flags, bool is_first, bool is_last, u32 flag_mas
 // sections are text and no flag matters. rows: Row[row_count], a power of two or 0; keys: their pool. entries:
 // u32[entry_room + 7 * spans], for entry_room chunks; those of a span from entry_at on. span_ids: i64[spans];
 // section_before: i64[sections], zeros before the first chunk; misses: Miss[miss_room], in any order. report: u64[8],
-// counts all chunks and misses, also those that there was no room for, and says so.
+// counts all chunks and misses, also those that there was no room for, and says so. Of texts that are still to be
+// divided nothing is looked up.
 KERNEL LAUNCHED_AS(INTERN_THREADS, LOOK_BLOCKS)
     look_up_chunks(const u8* bytes, i64 count, const u32* mask, const i64* tile_chunk, const i64* section_start,
                    const i64* tile_section, const i32* section_kind, i64 flag_mask, const Row* rows, i64 row_count,
@@ -142,6 +143,7 @@ KERNEL LAUNCHED_AS(INTERN_THREADS, LOOK_BLOCKS)
                    i64 miss_room, u64* report) {
     SHARED(KeptSpan[INTERN_WARPS], kept_spans);
     KeptSpan& kept = kept_spans[threadIdx.x / WARP];
+    if (is_undivided(report)) return;
     const i64 tiles = (count + TILE - 1) / TILE, spans = (count + SPAN - 1) / SPAN;
     const i64 entry_end = entry_room + (SECTOR_ENTRIES - 1) * spans;
     if (grid_thread() == 0) {
@@ -176,11 +178,16 @@ KERNEL LAUNCHED_AS(INTERN_THREADS, LOOK_BLOCKS)
                 const i64 end = own + 1 < span.chunks ? span.begin + kept.start[in_window + 1] : next_start;
                 length = end - at;
                 i32 kind = ~0;
-                if (section_kind != nullptr) {
+                // where no section begins, all chunks are of one that is cut, and only the last can be at an end of it
+                const bool is_inside = first_section == span.section_end && own + 1 < span.chunks;
+                if (section_kind != nullptr && !is_inside) {
                     const auto is_behind = [&](i64 i) { return section_start[i] <= at; };
                     const i64 section = first_not(first_section, span.section_end, is_behind) - 1;
-                    kind = section_kind[section];
-                    flags = flags_of(~kind, at == section_start[section], end == section_start[section + 1], flag_mask);
+                    const bool is_first = at == section_start[section], is_last = end == section_start[section + 1];
+                    if (is_first || is_last) {
+                        kind = section_kind[section];
+                        flags = flags_of(~kind, is_first, is_last, flag_mask);
+                    }
                 }
                 found = {NO_ENTRY, 0};
                 if (kind >= 0) {

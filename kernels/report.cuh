@@ -11,6 +11,7 @@ constexpr u32 WORK_ASKED = 6;   // words that the cold path's kernels asked of t
 constexpr u32 SPOILED = 7;      // not 0: what was guessed of this batch is wrong, by the bits below
 constexpr u64 TOO_SMALL = 1;    // a buffer
 constexpr u64 NEEDS_HOST = 2;   // a new chunk that no kernel encodes
+constexpr u64 HAS_TOKENS = 4;   // texts that may hold added tokens, and are not divided yet
 constexpr u64 ALL_GOOD = ~0ull;
 
 // Is this batch to be thrown away: then kernels behind the one that noticed return at once, for what they would read is
@@ -18,6 +19,10 @@ constexpr u64 ALL_GOOD = ~0ull;
 DEVICE bool is_spoiled(const u64* report) {
     return load_relaxed(&report[SPOILED]) != 0 || load_relaxed(&report[FIRST_BAD]) != ALL_GOOD;
 }
+
+// Are its texts to be divided first. No kernel says so itself, so all threads of one see the same, and one that notices
+// that a buffer is too small still counts to the end.
+DEVICE bool is_undivided(const u64* report) { return (load_relaxed(&report[SPOILED]) & HAS_TOKENS) != 0; }
 
 // Spoils the batch for a reason, one of the bits; others may be there already.
 DEVICE void spoil(u64* report, u64 reason) { atomicOr(&report[SPOILED], reason); }

@@ -16,6 +16,8 @@ import vocabularies
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_added_tokens import ALPHABET, HARD, NORMALIZERS, definition, some_tokens, token
+from test_cut_kernels import made_up_thirds
+from test_hot import ALL_ENDS, MadeUpModel, random_tables
 
 from cpu_ref.added_tokens import mark_places
 from gpu_tok import Tokenizer
@@ -24,16 +26,18 @@ from gpu_tok.batch import TextBatch
 from gpu_tok.device import Workers
 from gpu_tok.emulated import EmulatedDevice, Mode, replay
 from gpu_tok.errors import DeviceError, TextError
-from gpu_tok.on_device import added_tokens, path
+from gpu_tok.on_device import added_tokens, cut, path
 from gpu_tok.on_device.report import TOKENS_SEEN
-from gpu_tok.on_device.text import THREADS, Text, of_rows, upload
+from gpu_tok.on_device.text import THREADS, TILE, Text, of_rows, upload
 from gpu_tok.postprocess import plan_of
 from gpu_tok.tables.added_tokens import BY_SUSPICION, NATIVE, AddedTokens, compile_added_tokens
 from gpu_tok.tables.definition import Definition
 from gpu_tok.tables.postprocess import compile_postprocess
 
 BLOCK = 64  # bytes of text to a word of marks
+UNTOUCHED = np.uint64(2**64 - 1)
 WORKERS = Workers(1)
+ANY_CUTS = random_tables(1)
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +53,14 @@ def whole_on(device, batch: TextBatch, flag_mask: int = 0) -> Text:
 
 
 def divide(device, whole: Text, added: AddedTokens) -> Text:
-    return added_tokens.divide(device, whole, added_tokens.upload(device, added.tables), added)
+    tile_tokens = tile_tokens_of(whole, added)
+    return added_tokens.divide(device, whole, tile_tokens, added_tokens.upload(device, added.tables), added)
+
+
+def tile_tokens_of(whole: Text, added: AddedTokens) -> np.ndarray:
+    """As the cut step leaves them, whatever kernels the device under test has."""
+    plain = EmulatedDevice()
+    return cut.cut_words(plain, whole, cut.upload(plain, ANY_CUTS, added.tables)).tile_tokens
 
 
 def divided_on(device, batch: TextBatch, added: AddedTokens) -> Text:
@@ -239,8 +250,34 @@ def test_places_are_those_of_the_cpu(count, device):
     expected = np.zeros(-(-count // BLOCK), np.uint64)
     mark_places(flat, 0, count, added.tables.begins, added.tables.first_bytes, expected)
     tables, places = added_tokens.upload(device, added.tables), np.zeros(len(expected), np.uint64)
-    device.launch("mark_places", 2, THREADS, device.upload(flat), count, tables.opens, tables.begins, places)
+    tile_tokens = np.ones(-(-count // TILE), np.uint8)
+    device.launch("mark_places", 2, THREADS, device.upload(flat), count, tile_tokens, tables.opens, tables.begins,
+                  places)  # fmt: skip
     assert places.tolist() == expected.tolist()
+
+
+def texts_with_few_tokens(seed: int) -> list[str]:
+    """Longer than tiles, most of which have no token, and `<` everywhere, which may begin one."""
+    pick = random.Random(seed)
+    return [
+        "".join("x<" * pick.randrange(2 * TILE) + pick.choice(["<a>", "b>", "<b>", "aba", " "]) for _ in range(6))
+        for _ in range(5)
+    ]
+
+
+@pytest.mark.parametrize("normalizer", ["none", "NFC", "Lowercase"])
+@pytest.mark.parametrize("seed", range(4))
+def test_tiles_without_tokens_are_passed_over(seed, normalizer, device):
+    added = compile_added_tokens(definition(ALL_KINDS, NORMALIZERS[normalizer]))
+    batch = TextBatch.of(texts_with_few_tokens(seed))
+    tile_tokens = tile_tokens_of(whole_on(device, batch), added)
+    assert 0 < tile_tokens.sum() < len(tile_tokens) / 2
+    assert_divided_as_on_the_host(device, batch, added)
+    places = np.full(-(-len(batch.bytes) // BLOCK), UNTOUCHED)
+    tables = added_tokens.upload(device, added.tables)
+    device.launch("mark_places", 2, THREADS, device.upload(batch.bytes), len(batch.bytes), tile_tokens, tables.opens,
+                  tables.begins, places)  # fmt: skip
+    assert ((places == UNTOUCHED) == (np.repeat(tile_tokens, TILE // BLOCK)[: len(places)] == 0)).all()
 
 
 @pytest.mark.parametrize("name", vocabularies.names(sources=("own",)))
@@ -252,14 +289,77 @@ def test_ids_are_those_of_the_reference(name, definition_text, reference):
     encoder = path.encoder_on(device, tok.cuts, tok.cold, 1 << 18, tok.added_tokens)
     plan = plan_of(compile_postprocess(tok.definition), None, None)
     texts = [*some_texts(1, tok.definition.added_tokens[:20], 30), "", *(text for text, _why in HARD)]
+    for is_expected in (False, True):
+        assert encoder.shares.expects_tokens == is_expected
+        begun = begin(device, texts, encoder, plan)
+        assert begun.told.wait()[TOKENS_SEEN] > 0
+        compare.assert_same_ids(reference(name), texts, ids_of(device, begun, encoder))
+    plain = ["the cat", "", "sat"]
+    compare.assert_same_ids(reference(name), plain, ids_of(device, begin(device, plain, encoder, plan), encoder))
+
+
+def begin(device, texts: list[str], encoder, plan) -> path.Batch:
     whole = whole_on(device, TextBatch.of(texts), encoder.cold.flags)
-    begun = path.begin(device, whole, encoder, plan, encoder.shares.rooms(len(whole.bytes)))
-    assert begun.told.wait()[TOKENS_SEEN] > 0
+    return path.begin(device, whole, encoder, plan, encoder.shares.rooms(len(whole.bytes)))
+
+
+def ids_of(device, begun: path.Batch, encoder) -> list[list[int]]:
     rows = path.end(device, begun, encoder)
     ids, starts = device.download(rows.ids), device.download(rows.starts)
-    compare.assert_same_ids(
-        reference(name), texts, [ids[begin:end].tolist() for begin, end in itertools.pairwise(starts)]
-    )
+    return [ids[begin:end].tolist() for begin, end in itertools.pairwise(starts)]
+
+
+class Noting(EmulatedDevice):
+    """Notes which kernels it launches."""
+
+    launched: tuple[str, ...] = ()
+
+    def launch(self, kernel, grid, block, *arguments):
+        self.launched = (*self.launched, kernel)
+        super().launch(kernel, grid, block, *arguments)
+
+
+TWICE = [token("<", rstrip=True), token("  ")]  # of `<   a` they cover a space twice
+
+
+@pytest.mark.parametrize("is_expected", [False, True], ids=["unexpected", "expected"])
+@pytest.mark.parametrize(
+    ("tokens", "texts", "words_cut"),
+    [
+        (TWICE, ["a b", "b"], 1),
+        (TWICE, ["a<b", "< "], 1),
+        (TWICE, ["b", "a<   a"], 2),
+        (ALL_KINDS, texts_with_few_tokens(4), 1),
+        *((ALL_KINDS, some_texts(seed, ALL_KINDS), 1) for seed in range(4, 8)),
+    ],
+    ids=["no token", "tokens", "covered twice", "few tokens", *(f"random {seed}" for seed in range(4))],
+)
+def test_texts_divided_on_the_way_have_the_ids_of_sections(tokens, texts, words_cut, is_expected):
+    """What is cut before the sections are known is cut as if they had been."""
+    device, batch, added = Noting(), TextBatch.of(texts), compile_added_tokens(definition(tokens))
+    tables = made_up_thirds(words_cut)
+    encoder = path.encoder_on(device, tables, MadeUpModel(ALL_ENDS), 1 << 20, added)
+    sections = on_host.run(batch, added, WORKERS)
+    rows = path.encode(device, sections, encoder)
+    encoder.shares.expects_tokens, device.launched = is_expected, ()
+    ids, starts = rows.ids, rows.starts.tolist()
+    expected = [ids[begin:end].tolist() for begin, end in itertools.pairwise(starts)]
+    assert ids_of(device, begin(device, texts, encoder, None), encoder) == expected
+    assert device.launched.count("cut_words") == words_cut
+    assert ("divide_sections" in device.launched) == (len(sections.id) > len(batch))
+
+
+@pytest.mark.parametrize("is_expected", [False, True], ids=["unexpected", "expected"])
+def test_bytes_that_are_no_utf8_are_refused_before_they_are_divided(is_expected):
+    device, added = Noting(), compile_added_tokens(definition(ALL_KINDS))
+    encoder = path.encoder_on(device, random_tables(1), MadeUpModel(), 1 << 16, added)
+    encoder.shares.expects_tokens = is_expected
+    flat = np.frombuffer(b"b<a>b<a>\xf0\x9f", np.uint8)
+    whole = of_rows(device, device.upload(flat), device.upload(np.array([0, 5, len(flat)])), 0)
+    with pytest.raises(TextError) as raised:
+        path.end(device, path.begin(device, whole, encoder, None, encoder.shares.rooms(len(flat))), encoder)
+    assert raised.value.row == 1
+    assert "divide_sections" not in device.launched
 
 
 FAULTS = {
@@ -279,6 +379,8 @@ FAULTS = {
     "a first part that does not begin the text": ("& (SECTION_FIRST | DOCUMENT_FIRST)", "& SECTION_FIRST"),
     "text covered twice overlooked": ("return is_covered_twice ? FOR_HOST : parts.count", "return parts.count"),
     "an empty text that has no section": ("|| section.start == section.end", ""),
+    "the tile behind one without tokens not looked at": ("at = (at / TILE + 1) * TILE;", "at += TILE;"),
+    "a tile taken for the one before it": ("tile_tokens[block * BLOCK", "tile_tokens[(block - 1) * BLOCK"),
 }
 IN_SHORT = ("the last white space not eaten", "the last bytes of a word not marked")
 
@@ -291,6 +393,7 @@ def is_noticed(folder: Path) -> bool:
             added = compile_added_tokens(definition(tokens, NORMALIZERS[normalizer]))
             for seed in range(3):
                 assert_divided_as_on_the_host(device, TextBatch.of(some_texts(seed, tokens)), added)
+                assert_divided_as_on_the_host(device, TextBatch.of(texts_with_few_tokens(seed)), added)
     except AssertionError:
         return True
     return False

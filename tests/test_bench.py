@@ -94,9 +94,18 @@ def bench_modules(monkeypatch):
     monkeypatch.syspath_prepend(str(BENCH))
     hidden = sys.modules.pop("texts")
     yield
-    for name in ("texts", "timing", "command", "systems"):
+    for name in ("texts", "timing", "command", "systems", "model"):
         sys.modules.pop(name, None)
     sys.modules["texts"] = hidden
+
+
+@pytest.mark.usefixtures("bench_modules")
+def test_an_added_token_does_not_send_its_batch_through_the_steps_twice(folder):
+    import model
+
+    tokenizer, given = model.load_tokenizer(str(folder / "own.json"), []), model.docstrings(0.2)
+    without, behind = (model.count(tokenizer, [*given, text]).streaming for text in ("a MASK b", "a [MASK] b"))
+    assert without < behind < without + 0.2
 
 
 @pytest.mark.usefixtures("bench_modules")

@@ -26,6 +26,7 @@ from gpu_tok.emulated import EmulatedDevice, Mode, replay
 from gpu_tok.errors import DeviceError
 from gpu_tok.on_device import cut
 from gpu_tok.on_device.report import ALL_GOOD, FIRST_BAD, TOKENS_SEEN, new_report
+from gpu_tok.on_device.text import of_rows
 from gpu_tok.tables import ends
 from gpu_tok.tables.added_tokens import AddedTokenTables, compile_added_tokens
 from gpu_tok.tables.cuts import CutTables, cuts_between, derive
@@ -101,14 +102,24 @@ def counts_of(mask: np.ndarray) -> list[int]:
 def run_cut_words(
     device, flat: np.ndarray, tables: CutTables, grid: int = 3, added: AddedTokenTables | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The mask and the report; the chunks of tiles are looked at here."""
+    """The mask and the report; the chunks of tiles, and in which of them tokens may begin, are looked at here."""
     on_device = cut.upload(device, tables, added)
     mask, report = guarded(words_for(len(flat)), np.uint32), new_report(device)
     tile_chunks = guarded(tiles_for(len(mask) - GUARD), np.int64)
+    tile_tokens = None if added is None else np.zeros(len(tile_chunks) - GUARD, np.uint8)
     device.launch("cut_words", grid, THREADS, flat, len(flat), *cut.table_arguments(on_device),
-                  mask, tile_chunks, report)  # fmt: skip
+                  mask, tile_chunks, tile_tokens, report)  # fmt: skip
     assert unguarded(tile_chunks).tolist() == counts_of(unguarded(mask))
+    if tile_tokens is not None:
+        assert (tile_tokens.sum() > 0) == (report[TOKENS_SEEN] > 0)
+        assert tile_tokens.max(initial=0) <= 1
     return unguarded(mask), report
+
+
+def tiles_with_tokens(device, flat: np.ndarray, added: AddedTokenTables) -> list[int]:
+    tables = cut.upload(device, random_tables(2), added)
+    whole = of_rows(device, flat, np.array([0, len(flat)]), 0)
+    return np.flatnonzero(cut.cut_words(device, whole, tables).tile_tokens).tolist()
 
 
 def run_cut_sections(device, flat, start, closed, mask, grid: int = 3, tables: CutTables | None = None) -> int:
@@ -359,6 +370,15 @@ def test_places_of_all_tiles_are_added_up(share, device):
     assert report[TOKENS_SEEN] == places_of_tokens(flat, ["<a>"])
 
 
+@pytest.mark.parametrize("token_at", [(), (0,), (TILE - 1,), (TILE - 3, 2 * TILE), (5, 9, 3 * TILE + 40, 5 * TILE)])
+def test_tiles_in_which_a_token_begins_are_marked(token_at, device):
+    added = compile_added_tokens(definition([token("<a>")])).tables
+    flat = np.full(5 * TILE + 9, ord("<"), np.uint8)
+    for at in token_at:
+        flat[at : at + 3] = np.frombuffer(b"<a>", np.uint8)
+    assert tiles_with_tokens(device, flat, added) == sorted({at // TILE for at in token_at})
+
+
 @given(
     given=st.lists(st.text(ALPHABET, max_size=12), max_size=3),
     tokens=some_tokens,
@@ -439,6 +459,10 @@ def check_sections_by_thirds(device, deciding: list[CutTables]) -> None:
             ours = mask.copy()
             assert run_cut_sections(device, flat, start, closed, ours, 3, tables) == ALL_GOOD
             assert_same_bits(ours, sectioned_mask(flat, start, closed, tables))
+            rows = mask.copy()  # cut by some of the borders first, and then by all
+            run_cut_sections(device, flat, np.append(start[:-1:3], start[-1]), None, rows, 3, tables)
+            run_cut_sections(device, flat, start, closed, rows, 3, tables)
+            assert_same_bits(rows, ours)
             flags = np.zeros(sections, np.uint8)
             assert_same_bits(ours, sections_on_the_cpu(mask, flat, start, ids.astype(np.int32), flags, tables))
 
@@ -535,6 +559,7 @@ FAULTS = {
         "tokens += may_begin_token(",
         "tokens += 1 + 0 * may_begin_token(",
     ),
+    "the first tile marked for another": ("tile_tokens[first / TILE_WORDS] = 1", "tile_tokens[0] = 1"),
     "cuts of sections not counted": ("& bit) == 0) add_chunks(1,", "& bit) == 0) add_chunks(0,"),
 }
 
@@ -542,6 +567,7 @@ FAULTS = {
 def check_tokens_and_sections(device) -> None:
     test_places_where_a_token_begins_are_counted(["<ab>", "<a"], False, device)
     test_without_closed_sections_only_starts_are_added(device)
+    test_tiles_in_which_a_token_begins_are_marked((TILE - 3, 2 * TILE), device)
 
 
 @pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS)

@@ -32,6 +32,7 @@ FAULTS = {
     "a hash taken as proof": ("batch_table.cu", "if (same_chunk(bytes, misses[rival], mine)) return", "return"),
     "a tile that ends one chunk too early": ("gather.cu", "first + lane() < chunks;", "first + lane() + 1 < chunks;"),
     "late ids one too far": ("batch_table.cu", "late_ids + made.at,", "late_ids + made.at + 1,"),
+    "a section that ends in a later span": ("intern.cu", "&& own + 1 < span.chunks;", "&& own < span.chunks;"),
     "sections that take the ids of the next chunk": ("intern.cu", "chunk = rank +", "chunk = 1 + rank +"),
 }
 
@@ -53,7 +54,7 @@ def is_noticed(folder: Path | None, seed: int) -> bool:
     tables = random_tables(13)
     device = EmulatedDevice(seed, folders=[folder] if folder else None)
     encoder = encoder_on(device, tables, Recorder(), 1 << 17)
-    given = some_texts(13)
+    given = [*some_texts(13), "ab é, c" * 900]
     expected = [plain_ids(text, tables, encoder.cold) for text in given]
     try:
         for _pass in ("cold", "warm"):

@@ -28,13 +28,17 @@ from gpu_tok.on_device.intern import DeviceEncoder, Entries
 from gpu_tok.on_device.path import encoder_on
 from gpu_tok.on_device.report import CHUNKS_SEEN
 from gpu_tok.on_device.rooms import Rooms, Shares
-from gpu_tok.on_device.text import TILE, upload
+from gpu_tok.on_device.text import TILE, Text, upload
 from gpu_tok.postprocess import NO_PADDING, PAD_TO_LENGTH, PAD_TO_LONGEST, UNLIMITED, Plan, place, plan_of
 from gpu_tok.tables import ends
 from gpu_tok.tables.cuts import CutTables
 from gpu_tok.tables.postprocess import compile_postprocess
 
 ROOMS = Rooms(1 << 16, 1 << 16, 1 << 16, 1 << 16)
+
+
+def cut_on(device: EmulatedDevice, text: Text, encoder: DeviceEncoder) -> Cuts:
+    return cut.cut_sections(device, text, cut.cut_words(device, text, encoder.cuts), encoder.cuts)
 
 
 def device_encoder(tables: CutTables, flags: int = 0, budget: int = 1 << 16, seed: int = 0):
@@ -66,9 +70,10 @@ def test_ids_are_those_of_the_plain_path_cold_and_warm(classes, flags):
 
 @pytest.mark.parametrize("length", [0, 1, 31, 32, 33, TILE - 1, TILE, TILE + 1, 2 * TILE, 33 * TILE + 7])
 @pytest.mark.parametrize("share", [0.5, 0.0])
-def test_texts_of_lengths_around_words_and_tiles(length, share):
+@pytest.mark.parametrize("flags", [0, ALL_ENDS])
+def test_texts_of_lengths_around_words_and_tiles(length, share, flags):
     tables = random_tables(7, 4, share)
-    device, encoder = device_encoder(tables)
+    device, encoder = device_encoder(tables, flags)
     pick = random.Random(length)
     given = ["".join(pick.choices("ab é", k=length)), "x", "", "".join(pick.choices("ab ", k=length))]
     batch = TextBatch.of(given)
@@ -83,7 +88,7 @@ def test_chunks_begin_where_the_plain_path_cuts():
     given = some_texts(3)
     batch = TextBatch.of(given)
     text = upload(device, sections_of(batch), 0)
-    cuts = cut.run(device, text, encoder.cuts)
+    cuts = cut_on(device, text, encoder)
     bits = np.unpackbits(device.download(cuts.mask).view(np.uint8), bitorder="little")
     lengths = [len(chunk.encode()) for text in given for chunk in plain_cuts(text, tables)]
     assert np.flatnonzero(bits).tolist() == starts_of(np.array(lengths))[:-1].tolist()
@@ -97,7 +102,7 @@ def test_entries_stand_for_the_ids_of_their_chunks():
     sections = sections_of(TextBatch.of(given))
     encode_on(device, sections, encoder)
     text = upload(device, sections, 0)
-    cuts = cut.run(device, text, encoder.cuts)
+    cuts = cut_on(device, text, encoder)
     found = intern.look_up(device, text, cuts, encoder, ROOMS)
     chunks = [chunk.encode() for text in given for chunk in plain_cuts(text, tables)]
     kept = encoder.table.to_host()
@@ -133,7 +138,7 @@ def test_sections_begin_where_the_ids_before_them_end():
     device, encoder = device_encoder(tables)
     given = some_texts(5)
     text = upload(device, sections_of(TextBatch.of(given)), 0)
-    cuts = cut.run(device, text, encoder.cuts)
+    cuts = cut_on(device, text, encoder)
     found = intern.look_up(device, text, cuts, encoder, ROOMS)
     late = intern.encode_on_host(device, text, cuts, found, encoder)
     places = gather.place_sections(device, text, cuts, found, late, encoder.table)

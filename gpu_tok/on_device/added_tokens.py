@@ -38,6 +38,7 @@ class _Search(NamedTuple):
     """A text, where anything may begin in it, and what that may be."""
 
     bytes: Any
+    tile_tokens: Any
     places: Any
     tokens: TokenTables
 
@@ -69,16 +70,17 @@ def opening_code_points(begins: U8) -> npt.NDArray[np.bool_]:
     return opens
 
 
-def divide(device: Any, text: Text, tokens: TokenTables, added: AddedTokens) -> Text:
+def divide(device: Any, text: Text, tile_tokens: Any, tokens: TokenTables, added: AddedTokens) -> Text:
     """Divides texts at their added tokens; raises `TextError` for a text that the reference cannot divide.
 
-    text: each row one section, as `text.of_rows` makes it, and valid UTF-8. Waits for the device.
+    text: each row one section, as `text.of_rows` makes it, and valid UTF-8. tile_tokens: uint8[tiles], from
+    `cut.cut_words`; the others are not looked at. Waits for the device.
 
-    >>> divide(device, of_rows(device, bytes, starts, 0), tokens, bert).kind    # "the [MASK] sat"
+    >>> divide(device, of_rows(device, bytes, starts, 0), tile_tokens, tokens, bert).kind    # "the [MASK] sat"
     array([-16, 103, -12], dtype=int32)
     """
     table, row_section = _whole_rows(device.xp, text.section_start), text.row_section
-    search = _Search(text.bytes, _mark_places(device, text.bytes, tokens), tokens)
+    search = _Search(text.bytes, tile_tokens, _mark_places(device, text.bytes, tile_tokens, tokens), tokens)
     suspects = 0
     for kind, is_needed in ((RAW, added.raw_pass), (NORMALIZED, added.normalized_pass != NO_PASS)):
         if not is_needed:
@@ -102,12 +104,12 @@ def _whole_rows(xp: Any, row_start: Any) -> Any:
     return table
 
 
-def _mark_places(device: Any, bytes: Any, tokens: TokenTables) -> Any:
-    """Where anything may begin, a bit for each byte: uint64[blocks]."""
+def _mark_places(device: Any, bytes: Any, tile_tokens: Any, tokens: TokenTables) -> Any:
+    """Where anything may begin, a bit for each byte of tiles in which a token may: uint64[blocks]."""
     blocks = -(-len(bytes) // BLOCK)
     places = device.xp.empty(blocks, np.uint64)
-    device.launch("mark_places", device.grid(blocks, THREADS), THREADS, bytes, len(bytes), tokens.opens, tokens.begins,
-                  places)  # fmt: skip
+    device.launch("mark_places", device.grid(blocks, THREADS), THREADS, bytes, len(bytes), tile_tokens, tokens.opens,
+                  tokens.begins, places)  # fmt: skip
     return places
 
 
@@ -127,9 +129,9 @@ def _write_parts(device: Any, search: _Search, table: Any, kind: int, first: Any
 
 
 def _launch_divide(device: Any, search: _Search, table: Any, kind: int, *outputs: Any) -> None:
-    bytes, places, tokens = search
-    device.launch("divide_sections", device.grid(len(table), THREADS), THREADS, bytes, places, table, len(table), kind,
-                  tokens.row, tokens.normalized_root, tokens.begins, tokens.code_point, tokens.token,
+    bytes, tile_tokens, places, tokens = search
+    device.launch("divide_sections", device.grid(len(table), THREADS), THREADS, bytes, tile_tokens, places, table,
+                  len(table), kind, tokens.row, tokens.normalized_root, tokens.begins, tokens.code_point, tokens.token,
                   *outputs)  # fmt: skip
 
 

@@ -130,7 +130,7 @@ class DevicePath:
         if not batch.is_on_gpu:
             copies = self.device.stage(bytes), self.device.stage(starts)
             bytes, starts = (copy.array for copy in copies)
-        text = of_rows(self.device, bytes, starts, self.encoder.cold.flags, batch.valid)
+        text = of_rows(self.device, bytes, starts, self.encoder.cold.flags)
         rooms = self.encoder.shares.rooms(len(text.bytes), _extra_ids(plan, rows.end - rows.begin))
         return _Part(rows, begin(self.device, text, self.encoder, plan, rooms), copies)
 

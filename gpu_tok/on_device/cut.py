@@ -37,6 +37,17 @@ class CutterTables(NamedTuple):
     tokens: TokenTables | None
 
 
+class Words(NamedTuple):
+    """What the classes of code points say, whatever the sections: they can be cut by any later. mask, report: as in
+    `Cuts`; tile_chunks: int64[tiles], bits of each tile of the mask; tile_tokens: uint8[tiles], 1 where an added token
+    may begin, None where there are none."""
+
+    mask: Any
+    tile_chunks: Any
+    tile_tokens: Any
+    report: Any
+
+
 class Cuts(NamedTuple):
     """mask: uint32[words], a bit for each byte at which a chunk begins; tile_chunk: int64[tiles + 1], chunks before
     each tile; tile_section: int64[tiles + 1], sections that begin before each tile; report: uint64[8]."""
@@ -72,17 +83,25 @@ def _padded(words: np.ndarray) -> np.ndarray:
     return np.pad(words, (0, CLASSES - len(words)))
 
 
-def run(device: Any, text: Text, tables: CutterTables) -> Cuts:
-    """bytes -> where chunks begin, and in a new report what is no UTF-8 and how many added tokens may begin.
+def cut_words(device: Any, text: Text, tables: CutterTables) -> Words:
+    """bytes -> cuts by classes, and in a new report what is no UTF-8 and how many added tokens may begin.
 
-    These are counted over the borders of texts, too: too many at times, never too few.
+    These are counted over the borders of texts, too: too many at times, never too few, in any tile.
     """
-    xp, count, sections = device.xp, len(text.bytes), len(text.section_start) - 1
+    xp, count = device.xp, len(text.bytes)
     words = -(-count // WORD)
-    report = new_report(device)
-    mask, tile_chunks = xp.empty(words, np.uint32), xp.empty(text.tiles, np.int64)
+    mask, tile_chunks, report = xp.empty(words, np.uint32), xp.empty(text.tiles, np.int64), new_report(device)
+    tile_tokens = None if tables.tokens is None else xp.zeros(text.tiles, np.uint8)
     device.launch("cut_words", device.grid(words, THREADS), THREADS, text.bytes, count, *table_arguments(tables),
-                  mask, tile_chunks, report)  # fmt: skip
+                  mask, tile_chunks, tile_tokens, report)  # fmt: skip
+    return Words(mask, tile_chunks, tile_tokens, report)
+
+
+def cut_sections(device: Any, text: Text, words: Words, tables: CutterTables) -> Cuts:
+    """Cuts by classes -> where chunks begin. Changes `words`, which sections of these can then be cut by in their turn:
+    what the borders of the larger ones ask for holds for those of their parts."""
+    xp, count, sections = device.xp, len(text.bytes), len(text.section_start) - 1
+    mask, tile_chunks, _tile_tokens, report = words
     device.launch("cut_sections", device.grid(sections, THREADS), THREADS, text.bytes, count, text.section_start,
                   sections, text.closed, *border_arguments(tables), mask, tile_chunks, report)  # fmt: skip
     tile_begin = xp.arange(text.tiles + 1, dtype=np.int64) * TILE

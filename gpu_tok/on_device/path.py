@@ -18,7 +18,7 @@ from gpu_tok.copies import Copy
 from gpu_tok.errors import TextError
 from gpu_tok.on_device import added_tokens, cut, gather, intern, native
 from gpu_tok.on_device.batch_table import Late
-from gpu_tok.on_device.cut import Cuts
+from gpu_tok.on_device.cut import Cuts, Words
 from gpu_tok.on_device.gather import DeviceRows
 from gpu_tok.on_device.intern import DeviceEncoder, Entries
 from gpu_tok.on_device.report import (
@@ -47,6 +47,7 @@ class Batch:
     text: Text
     plan: Plan | None
     rooms: Rooms
+    words: Words
     cuts: Cuts
     found: Entries
     late: Late | None
@@ -74,15 +75,24 @@ def encode(device: Any, sections: Sections, encoder: DeviceEncoder, plan: Plan |
 
 def begin(device: Any, text: Text, encoder: DeviceEncoder, plan: Plan | None, rooms: Rooms) -> Batch:
     """Enqueues all steps of a batch: text -> chunks -> entries -> places -> ids."""
-    if encoder.shares.expects_tokens and text.is_checked and not text.is_divided:
-        text = _divided(device, text, encoder)
-    cuts = cut.run(device, text, encoder.cuts)
+    words = cut.cut_words(device, text, encoder.cuts)
     if not text.is_divided:
-        spoil_if(cuts.report, TOKENS_SEEN, HAS_TOKENS)
+        if encoder.shares.expects_tokens:
+            text, words = _divided_if_needed(device, text, words, encoder)
+        else:
+            spoil_if(words.report, TOKENS_SEEN, HAS_TOKENS)
+    return _begin_sections(device, text, words, encoder, plan, rooms)
+
+
+def _begin_sections(
+    device: Any, text: Text, words: Words, encoder: DeviceEncoder, plan: Plan | None, rooms: Rooms
+) -> Batch:
+    """Enqueues the steps that depend on sections."""
+    cuts = cut.cut_sections(device, text, words, encoder.cuts)
     found = intern.look_up(device, text, cuts, encoder, rooms)
     late = intern.encode_new(device, text, cuts, found, encoder, rooms)
     rows, told = _place(device, text, cuts, found, late, encoder, plan, rooms)
-    return Batch(text, plan, rooms, cuts, found, late, rows, told)
+    return Batch(text, plan, rooms, words, cuts, found, late, rows, told)
 
 
 def _place(
@@ -112,7 +122,9 @@ def end(device: Any, batch: Batch, encoder: DeviceEncoder) -> DeviceRows:
 def _again(device: Any, batch: Batch, encoder: DeviceEncoder, report: np.ndarray) -> Batch:
     """The batch once more, from the step on that could not do its work."""
     if report[SPOILED] & HAS_TOKENS:
-        return begin(device, _divided(device, batch.text, encoder), encoder, batch.plan, batch.rooms)
+        batch.words.report[SPOILED:] = 0
+        text, words = _divided(device, batch.text, batch.words, encoder)
+        return _begin_sections(device, text, words, encoder, batch.plan, batch.rooms)
     rooms = enlarged(batch.rooms, report)
     if rooms.misses > MOST_MISSES:
         raise TextError(0, f"and the texts behind it have {report[MISSES_SEEN]} new chunks", "pass fewer texts at once")
@@ -126,11 +138,21 @@ def _again(device: Any, batch: Batch, encoder: DeviceEncoder, report: np.ndarray
     return replace(batch, rooms=rooms, late=late, rows=rows, told=told)
 
 
-def _divided(device: Any, text: Text, encoder: DeviceEncoder) -> Text:
-    """The text divided at its added tokens; waits for how many parts there are."""
+def _divided_if_needed(device: Any, text: Text, words: Words, encoder: DeviceEncoder) -> tuple[Text, Words]:
+    """The text divided, if it may hold added tokens, and is UTF-8; waits for what its words say."""
+    report = device.download(words.report)
+    is_needed = int(report[FIRST_BAD]) == ALL_GOOD and report[TOKENS_SEEN] > 0
+    return _divided(device, text, words, encoder) if is_needed else (text, words)
+
+
+def _divided(device: Any, text: Text, words: Words, encoder: DeviceEncoder) -> tuple[Text, Words]:
+    """The text divided at its added tokens, and its words; waits for how many parts there are."""
     assert encoder.added is not None
     assert encoder.cuts.tokens is not None
-    return added_tokens.divide(device, text, encoder.cuts.tokens, encoder.added)
+    divided = added_tokens.divide(device, text, words.tile_tokens, encoder.cuts.tokens, encoder.added)
+    if divided.bytes is not text.bytes:  # some of it is there twice
+        words = cut.cut_words(device, divided, encoder.cuts)
+    return divided, words
 
 
 def _check(device: Any, text: Text, report: np.ndarray) -> None:

@@ -18,7 +18,7 @@ class Text(NamedTuple):
     """Sections on the device. bytes: uint8[n]; section_start: int64[sections + 1]; kind: int32[sections], a token's id
     or the complement of a section's flags, None where neither matters; closed: uint8[sections], sections that are not
     cut, or None; row_section: int64[rows + 1]; tiles: how many. is_divided: False where each row is one section so far,
-    and nobody has looked for added tokens. is_checked: the bytes are known to be UTF-8 before they are cut."""
+    and nobody has looked for added tokens."""
 
     bytes: Any
     section_start: Any
@@ -27,10 +27,9 @@ class Text(NamedTuple):
     row_section: Any
     tiles: int
     is_divided: bool = True
-    is_checked: bool = False
 
 
-def of_rows(device: Any, bytes: Any, row_start: Any, flag_mask: int, is_checked: bool = False) -> Text:
+def of_rows(device: Any, bytes: Any, row_start: Any, flag_mask: int) -> Text:
     """Texts on the device, each taken for one section. bytes: uint8[n]; row_start: int64[rows + 1], from 0 to n.
 
     flag_mask: the end flags that the tokenizer's keys need.
@@ -39,7 +38,7 @@ def of_rows(device: Any, bytes: Any, row_start: Any, flag_mask: int, is_checked:
     kind = xp.full(rows, ~WHOLE_TEXT, np.int32) if flag_mask else None
     row_section = xp.arange(rows + 1, dtype=np.int64)
     tiles = -(-len(bytes) // TILE)
-    return Text(aligned(device, bytes), row_start, kind, None, row_section, tiles, False, is_checked)
+    return Text(aligned(device, bytes), row_start, kind, None, row_section, tiles, False)
 
 
 def aligned(device: Any, bytes: Any) -> Any:
