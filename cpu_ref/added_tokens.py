@@ -49,26 +49,29 @@ def mark_places(bytes, begin, end, begins, first_bytes, places):
         bytes       a b < x > c [ d        tokens <x> and [MASK]
         places      0 0 1 0 0 0 0 0        `[` can begin one, but `[d` cannot
     """
-    address = address_of(bytes)
+    address, kinds = address_of(bytes), len(first_bytes)
+    whole = (end - begin) // BLOCK if kinds > 0 else 0
     count = 0
-    for block in range(len(places)):
+    for block in range(whole):
         at = begin + block * BLOCK
-        width = min(BLOCK, end - at)
+        candidates = equal_mask(address + at, first_bytes[0])
+        for index in range(1, kinds):
+            candidates |= equal_mask(address + at, first_bytes[index])
         found = np.uint64(0)
-        if width == BLOCK and len(first_bytes):
-            candidates = np.uint64(0)
-            for index in range(len(first_bytes)):
-                candidates |= equal_mask(address + at, first_bytes[index])
-            while candidates:
-                lowest = candidates & (~candidates + np.uint64(1))
-                place = at + np.int64(trailing_zeros(candidates))
-                candidates ^= lowest
-                if begins[pair_at(address, place, end)]:
-                    found |= lowest
-        else:
-            for offset in range(width):
-                if begins[pair_at(address, at + offset, end)]:
-                    found |= np.uint64(1) << np.uint64(offset)
+        while candidates:
+            lowest = candidates & (~candidates + np.uint64(1))
+            place = at + np.int64(trailing_zeros(candidates))
+            candidates ^= lowest
+            if begins[pair_at(address, place, end)]:
+                found |= lowest
+        places[block] = found
+        count += found != 0
+    for block in range(whole, len(places)):
+        at = begin + block * BLOCK
+        found = np.uint64(0)
+        for offset in range(min(BLOCK, end - at)):
+            if begins[pair_at(address, at + offset, end)]:
+                found |= np.uint64(1) << np.uint64(offset)
         places[block] = found
         count += found != 0
     return count
@@ -84,20 +87,23 @@ def pair_at(address, place, end):
 @inlined
 def next_place(bytes, at, end, kind, base, places, begins):
     """The first place from `at` where something of this kind may begin; `end` if nowhere. Blocks begin at `base`."""
+    if at >= end:
+        return end
     address = address_of(bytes)
-    while at < end:
-        block, offset = (at - base) >> BLOCK_SHIFT, (at - base) & (BLOCK - 1)
-        left = places[block] >> np.uint64(offset)
-        if left == 0:
-            at = base + ((block + 1) << BLOCK_SHIFT)
-            continue
-        at += np.int64(trailing_zeros(left))
+    block, last_block = (at - base) >> BLOCK_SHIFT, (end - 1 - base) >> BLOCK_SHIFT
+    left = places[block] & ~np.uint64(0) << np.uint64((at - base) & (BLOCK - 1))
+    while True:
+        while left == 0:
+            if block == last_block:
+                return end
+            block += 1
+            left = places[block]
+        at = base + (block << BLOCK_SHIFT) + np.int64(trailing_zeros(left))
         if at >= end:
-            break
+            return end
         if begins[pair_at(address, at, end)] & kind:
             return at
-        at += 1
-    return end
+        left &= left - np.uint64(1)
 
 
 @inlined
