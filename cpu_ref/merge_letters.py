@@ -24,14 +24,15 @@ from cpu_ref.lanes import (
     with_chosen,
     with_places,
 )
-from cpu_ref.machine import address_of, bits_in, leading_zeros, load_u32, store_u32, trailing_zeros
-from cpu_ref.merge_short import NO_CANDIDATE, NO_PAIR, WIDE_ID_BITS, WIDE_NO_RANK, WIDE_PLACE_BITS, rank_of
+from cpu_ref.machine import address_of, bits_in, leading_zeros, load_u32, prefetch, store_u32, trailing_zeros
+from cpu_ref.merge_short import NO_CANDIDATE, NO_PAIR, WIDE_ID_BITS, WIDE_NO_RANK, WIDE_PLACE_BITS, first_entry, rank_of
 from gpu_tok.tables.letters import LENGTH_BITS, LETTERS, LONGEST, WORD_MULTIPLIERS
 from gpu_tok.tables.pair_entries import MOST_IDS, RANK_BITS, SHORT
 from gpu_tok.tables.trie_rows import NO_PIECE
 
 ALL_LANES = np.uint64((1 << LANES) - 1)
 ONE, NO_MORE = np.uint64(1), np.uint64(SHORT - 1)  # NO_MORE: the place of a merge where there is none
+ASKED = 32  # words whose rows are asked for before the first of them is looked at
 TOGETHER = 4  # words that are merged side by side
 IDS = 1 << 31  # an id is below, NO_PIECE is not
 
@@ -45,36 +46,65 @@ def find_words(code_point, word, letters, expansion, ids, id_count, waiting, oth
     """
     entry, shift, key = letters.word_entry, letters.word_shift, letters.word_key
     id_of, word_id, code_points = letters.id_of, letters.word_id, address_of(code_point)
+    entry_address, key_address, id_address = address_of(entry), address_of(key), address_of(word_id)
+    found = np.empty(ASKED, np.uint64)  # of each word its fingerprint, then its row in `key`
     waiting_count, other_count = np.int64(0), np.int64(0)
-    for index in range(len(word)):
-        start, length = word[index, 0], word[index, 1] - word[index, 0]
-        found = np.int32(NO_PIECE)
-        if length == 1 and code_point[start] < LETTERS:
-            found = id_of[code_point[start]]
-        elif 1 < length <= LONGEST:
-            row = load_row(code_points + 4 * start, length)
-            if below(row, LETTERS) == ALL_LANES:
+    for begin in range(0, len(word), ASKED):
+        end = min(begin + ASKED, len(word))
+        for index in range(begin, end):
+            start, length = word[index, 0], word[index, 1] - word[index, 0]
+            found[index - begin] = NO_PAIR
+            if 1 < length <= LONGEST:
+                row = load_row(code_points + 4 * start, length)
+                if below(row, LETTERS) == ALL_LANES:
+                    fingerprint = fingerprint_of(lowest_bytes(row), large_letters(row, length))
+                    found[index - begin] = fingerprint
+                    prefetch(entry_address + 8 * np.int64(first_entry(fingerprint, shift)))
+        for index in range(begin, end):
+            if found[index - begin] != NO_PAIR:
+                at = rank_of(entry, shift, found[index - begin])
+                found[index - begin] = at
+                if at != WIDE_NO_RANK:
+                    prefetch(key_address + 8 * (WORDS + 1) * np.int64(at))
+                    prefetch(id_address + 4 * np.int64(at))
+        for index in range(begin, end):
+            start, length, at = word[index, 0], word[index, 1] - word[index, 0], found[index - begin]
+            id = np.int32(NO_PIECE)
+            if at == WIDE_NO_RANK:
+                waiting[waiting_count] = index
+                waiting_count += 1
+                continue
+            if at != NO_PAIR:
+                row = load_row(code_points + 4 * start, length)
                 lowest = lowest_bytes(row)
-                large = (below(row, 0x100) ^ ALL_LANES) << np.uint64(LENGTH_BITS) | np.uint64(length)
-                mixed = large * WORD_MULTIPLIERS[WORDS]
-                for part in range(WORDS):
-                    mixed ^= lowest[part] * WORD_MULTIPLIERS[part]
-                at = rank_of(entry, shift, mixed >> np.uint64(RANK_BITS))
-                if at == WIDE_NO_RANK:
-                    waiting[waiting_count] = index
-                    waiting_count += 1
-                    continue
-                differs = key[at, WORDS] ^ large
+                differs = key[at, WORDS] ^ large_letters(row, length)
                 for part in range(WORDS):
                     differs |= key[at, part] ^ lowest[part]
                 if differs == 0:
-                    found = word_id[at]
-        if found == NO_PIECE:
-            other[other_count] = index
-            other_count += 1
-            continue
-        ids[start * expansion], id_count[index] = found, 1
+                    id = word_id[at]
+            elif length == 1 and code_point[start] < LETTERS:
+                id = id_of[code_point[start]]
+            if id == NO_PIECE:
+                other[other_count] = index
+                other_count += 1
+                continue
+            ids[start * expansion], id_count[index] = id, 1
     return waiting_count, other_count
+
+
+@inlined
+def large_letters(row, length):
+    """Which letters of a word are large, and how many it has: the last column of its key."""
+    return (below(row, 0x100) ^ ALL_LANES) << np.uint64(LENGTH_BITS) | np.uint64(length)
+
+
+@inlined
+def fingerprint_of(lowest, large):
+    """`fingerprints` of `gpu_tok.tables.letters`, of one key."""
+    mixed = large * WORD_MULTIPLIERS[WORDS]
+    for part in range(WORDS):
+        mixed ^= lowest[part] * WORD_MULTIPLIERS[part]
+    return mixed >> np.uint64(RANK_BITS)
 
 
 class Merging(NamedTuple):

@@ -15,10 +15,16 @@ NOWHERE = np.uint64(SHORT)  # the place before the first symbol of a word and be
 
 
 @inlined
+def first_entry(pair, hash_shift):
+    """Which entry a pair is looked for from."""
+    return (pair * MULTIPLIER >> np.uint64(hash_shift)) * np.uint64(BUCKET)
+
+
+@inlined
 def rank_of(entry, hash_shift, pair):
     """The rank of a pair, or NO_RANK. All are uint64: of a signed index the sign would be tested."""
     key = pair << WIDE_RANK_BITS
-    at = (pair * MULTIPLIER >> np.uint64(hash_shift)) * np.uint64(BUCKET)
+    at = first_entry(pair, hash_shift)
     while True:
         # What is left of an entry without its pair is a rank; of another one it is more than any.
         first, last = entry[at], entry[at + np.uint64(3)]
