@@ -17,6 +17,8 @@ from numba.core.registry import cpu_target
 
 from cpu_ref import machine
 from cpu_ref.cut import BLOCK, next_cut
+from cpu_ref.hot import MISS_FIELDS, MISS_FLAGS, MISS_LENGTH, MISS_START
+from cpu_ref.new_chunks import collect
 from gpu_tok import cut, intern, pipeline
 from gpu_tok.added_tokens import TEXT, Sections
 from gpu_tok.batch import Ragged, TextBatch, starts_of
@@ -187,6 +189,30 @@ def test_any_budget_of_the_table_gives_the_same_ids(budget):
         expected = [plain_ids(text, tables, encoder.cold) for text in given]
         assert encode(batch, sections_of(batch), encoder) == expected
     assert encoder.table.use.bytes <= budget
+
+
+def test_new_chunks_are_collected_once_each():
+    generator = random.Random(1)
+    text = bytes(generator.choices(b"ab", k=2000))
+    misses = np.zeros((3000, MISS_FIELDS), np.int64)
+    for miss in misses:
+        miss[MISS_LENGTH] = generator.choice([1, 2, 3, 8, 14, 15, 16, 17, 40, 300])
+        miss[MISS_START] = generator.choice([0, 1, generator.randrange(1700), len(text) - miss[MISS_LENGTH]])
+        miss[MISS_FLAGS] = generator.choice([0, 0, 1, 15, ends.WHOLE, ends.WHOLE | 1])
+    count = len(misses) - 1  # the last one is not asked for
+    number, chunks = collect(np.frombuffer(text, np.uint8).copy(), misses, count)
+
+    distinct: dict[tuple[bytes, int], int] = {}
+    expected = []
+    for miss in misses[:count].tolist():
+        start = miss[MISS_START]
+        chunk = text[start : start + miss[MISS_LENGTH]], miss[MISS_FLAGS]
+        expected.append(distinct.setdefault(chunk, len(distinct)))
+    assert number.tolist() == expected
+    assert chunks.bytes.tobytes() == b"".join(chunk for chunk, _flags in distinct)
+    assert np.diff(chunks.starts).tolist() == [len(chunk) for chunk, _flags in distinct]
+    assert chunks.flags.tolist() == [flags for _chunk, flags in distinct]
+    assert chunks.first.tolist() == [expected.index(index) for index in range(len(distinct))]
 
 
 def test_a_known_chunk_is_not_encoded_again():
