@@ -227,7 +227,8 @@ def test_added_tokens_are_found_as_cupy_would_find_them(normalizer, device):
     batch = TextBatch.of(["b<b>A", "", "x<A>", "<a>b"])
     with device.running():
         whole = text.of_rows(device, device.upload(batch.bytes), device.upload(batch.starts), 0)
-        divided = added_tokens.divide(device, whole, added_tokens.upload(device, added.tables), added)
+        all_tiles = device.upload(np.ones(whole.tiles, np.uint8))
+        divided = added_tokens.divide(device, whole, all_tiles, added_tokens.upload(device, added.tables), added)
     expected = text.upload(device, find_added_tokens(batch, added, Workers(1)), ANY_FLAG)
     for name in ("section_start", "kind", "closed", "row_section"):
         assert device.download(getattr(divided, name)).tolist() == device.download(getattr(expected, name)).tolist()
