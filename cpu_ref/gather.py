@@ -47,8 +47,7 @@ def insert(ids, id_count, misses, number, late_ids, late_starts, section_end_pla
 def _copy(from_address, source, source_end, to_address, place):
     """Copies the ids up to source_end, sixteen at a time, and so some behind them to where the next ones go."""
     for at in range(0, 4 * (source_end - source), 64):
-        for half in (0, 32):
-            copy_ids(from_address + 4 * source + at + half, to_address + 4 * place + at + half, 8)
+        copy_ids(from_address + 4 * source + at, to_address + 4 * place + at, 16)
     return place + source_end - source, source_end
 
 

@@ -84,6 +84,12 @@ def mix(low, high):
 
 
 @inlined
+def mix_with_flags(low, high):
+    """The same hash, of a key with flags."""
+    return mix(low, high & _WITHOUT_FLAGS)
+
+
+@inlined
 def _sixteen_bytes(address, readable, length):
     if readable >= 16:
         return load_u64(address), load_u64(address + 8)
@@ -199,13 +205,13 @@ def publish(table, chunks, ids, id_starts, first, row_limit):
     left_out = 0
     for chunk in range(first, len(key)):
         if chunk + AHEAD < len(key):
-            low, high = key[chunk + AHEAD, 0], key[chunk + AHEAD, 1]
-            prefetch(row_address(rows_address, last_row, mix(low, high & _WITHOUT_FLAGS), np.int64(0)))
+            mixed = mix_with_flags(key[chunk + AHEAD, 0], key[chunk + AHEAD, 1])
+            prefetch(row_address(rows_address, last_row, mixed, np.int64(0)))
         start, length = starts[chunk], starts[chunk + 1] - starts[chunk]
         if length > LONGEST_KEPT or chunks.flags[chunk] > MOST_FLAGS:
             continue
         low, high = key[chunk, 0], key[chunk, 1]
-        mixed = mix(low, high & _WITHOUT_FLAGS)
+        mixed = mix_with_flags(low, high)
         row = _free_row(low, high, mixed, rows_address, last_row, address_of(keys), address_of(bytes) + start, length)
         if row == 0:  # somebody else's row for the same chunk is as good
             continue
@@ -274,7 +280,7 @@ def move_rows(rows, larger):
     for index in range(0, len(rows), 4):
         if rows[index + 1] == 0:
             continue
-        mixed = mix(rows[index], rows[index + 1] & _WITHOUT_FLAGS)
+        mixed = mix_with_flags(rows[index], rows[index + 1])
         for probe in range(PROBES):
             row = row_address(address_of(larger), last_row, mixed, probe)
             if load_u64(row + 8) == 0:

@@ -9,9 +9,8 @@ from typing import Any
 
 from llvmlite import ir
 from numba import extending, types
-from numba.core import cgutils
 
-from cpu_ref.machine import intrinsic
+from cpu_ref.machine import intrinsic, llvm_function, pointer, splat
 
 LANES = 32
 WORDS = LANES // 8  # of 64 bits, for a byte of each lane
@@ -46,8 +45,8 @@ def load_row(typing_context, address, count):
     """The `count` numbers at an address, and zeros behind them."""
 
     def generate(_context, builder, _signature, args):
-        load = _function(builder, f"masked.load.v{LANES}i32.p0", _ROW, [_ROW.as_pointer(), _NUMBER, _MASK, _ROW])
-        return builder.call(load, [_pointer(builder, args[0]), _ALIGNED, _first_lanes(builder, args[1]), _ZEROS])
+        load = llvm_function(builder, f"masked.load.v{LANES}i32.p0", _ROW, [_ROW.as_pointer(), _NUMBER, _MASK, _ROW])
+        return builder.call(load, [pointer(builder, args[0], _ROW), _ALIGNED, _first_lanes(builder, args[1]), _ZEROS])
 
     return row_type(types.int64, types.int64), generate
 
@@ -58,8 +57,8 @@ def store_row(typing_context, address, row, count):
 
     def generate(context, builder, _signature, args):
         kind = [_ROW, _ROW.as_pointer(), _NUMBER, _MASK]
-        store = _function(builder, f"masked.store.v{LANES}i32.p0", ir.VoidType(), kind)
-        builder.call(store, [args[1], _pointer(builder, args[0]), _ALIGNED, _first_lanes(builder, args[2])])
+        store = llvm_function(builder, f"masked.store.v{LANES}i32.p0", ir.VoidType(), kind)
+        builder.call(store, [args[1], pointer(builder, args[0], _ROW), _ALIGNED, _first_lanes(builder, args[2])])
         return context.get_dummy_value()
 
     return types.void(types.int64, row_type, types.int64), generate
@@ -70,11 +69,10 @@ def store_chosen(typing_context, address, row, mask):
     """Writes the numbers of a row whose bits are set, one behind the other."""
 
     def generate(context, builder, _signature, args):
-        store = _function(
+        store = llvm_function(
             builder, f"masked.compressstore.v{LANES}i32", ir.VoidType(), [_ROW, _NUMBER.as_pointer(), _MASK]
         )
-        pointer = builder.inttoptr(args[0], _NUMBER.as_pointer())
-        builder.call(store, [args[1], pointer, _chosen(builder, args[2])])
+        builder.call(store, [args[1], pointer(builder, args[0], _NUMBER), _chosen(builder, args[2])])
         return context.get_dummy_value()
 
     return types.void(types.int64, row_type, types.uint64), generate
@@ -87,8 +85,8 @@ def look_up(typing_context, table, row, count, other):
     def generate(_context, builder, _signature, args):
         wide, pointers = ir.VectorType(_WORD, LANES), ir.VectorType(_NUMBER.as_pointer(), LANES)
         offset = builder.shl(builder.zext(args[1], wide), ir.Constant(wide, [2] * LANES))
-        address = builder.inttoptr(builder.add(_splat(builder, args[0], wide), offset), pointers)
-        gather = _function(builder, f"masked.gather.v{LANES}i32.v{LANES}p0", _ROW, [pointers, _NUMBER, _MASK, _ROW])
+        address = builder.inttoptr(builder.add(splat(builder, args[0], wide), offset), pointers)
+        gather = llvm_function(builder, f"masked.gather.v{LANES}i32.v{LANES}p0", _ROW, [pointers, _NUMBER, _MASK, _ROW])
         return builder.call(gather, [address, _ALIGNED, _first_lanes(builder, args[2]), _everywhere(builder, args[3])])
 
     return row_type(types.int64, row_type, types.int64, types.uint64), generate
@@ -130,7 +128,7 @@ def least_of(typing_context, row):
     """The least number."""
 
     def generate(_context, builder, _signature, args):
-        least = _function(builder, f"vector.reduce.umin.v{LANES}i32", _NUMBER, [_ROW])
+        least = llvm_function(builder, f"vector.reduce.umin.v{LANES}i32", _NUMBER, [_ROW])
         return builder.zext(builder.call(least, [args[0]]), _WORD)
 
     return types.uint64(row_type), generate
@@ -159,14 +157,6 @@ def lowest_bytes(typing_context, row):
     return types.UniTuple(types.uint64, WORDS)(row_type), generate
 
 
-def _function(builder, name, result, arguments):
-    return cgutils.get_or_insert_function(builder.module, ir.FunctionType(result, arguments), f"llvm.{name}")
-
-
-def _pointer(builder, address):
-    return builder.inttoptr(address, _ROW.as_pointer())
-
-
 def _first_lanes(builder, count):
     return builder.icmp_signed("<", _PLACES, _everywhere(builder, count))
 
@@ -176,9 +166,4 @@ def _chosen(builder, mask):
 
 
 def _everywhere(builder, number):
-    return _splat(builder, builder.trunc(number, _NUMBER), _ROW)
-
-
-def _splat(builder, number, kind):
-    single = builder.insert_element(ir.Constant(kind, ir.Undefined), number, _NUMBER(0))
-    return builder.shuffle_vector(single, ir.Constant(kind, ir.Undefined), _ZEROS)
+    return splat(builder, builder.trunc(number, _NUMBER), _ROW)

@@ -37,7 +37,7 @@ def load_u64(typing_context, address):
     """The 8 bytes at any address, little-endian."""
 
     def generate(_context, builder, _signature, args):
-        return builder.load(_pointer(builder, args[0], _WORD), align=1)
+        return builder.load(pointer(builder, args[0], _WORD), align=1)
 
     return types.uint64(types.int64), generate
 
@@ -47,7 +47,7 @@ def load_u8(typing_context, address):
     """The byte at an address."""
 
     def generate(_context, builder, _signature, args):
-        return builder.load(_pointer(builder, args[0], _BYTE), align=1)
+        return builder.load(pointer(builder, args[0], _BYTE), align=1)
 
     return types.uint8(types.int64), generate
 
@@ -57,7 +57,7 @@ def load_u32(typing_context, address):
     """The 4 bytes at an address that is a multiple of 4, little-endian."""
 
     def generate(_context, builder, _signature, args):
-        return builder.zext(builder.load(_pointer(builder, args[0], _HALF), align=4), _WORD)
+        return builder.zext(builder.load(pointer(builder, args[0], _HALF), align=4), _WORD)
 
     return types.uint64(types.int64), generate
 
@@ -67,7 +67,7 @@ def store_u32(typing_context, address, value):
     """Writes 4 bytes at an address that is a multiple of 4, little-endian."""
 
     def generate(context, builder, _signature, args):
-        builder.store(builder.trunc(args[1], _HALF), _pointer(builder, args[0], _HALF), align=4)
+        builder.store(builder.trunc(args[1], _HALF), pointer(builder, args[0], _HALF), align=4)
         return context.get_dummy_value()
 
     return types.void(types.int64, types.uint64), generate
@@ -78,7 +78,7 @@ def store_u64(typing_context, address, value):
     """Writes 8 bytes at any address, little-endian."""
 
     def generate(context, builder, _signature, args):
-        builder.store(args[1], _pointer(builder, args[0], _WORD), align=1)
+        builder.store(args[1], pointer(builder, args[0], _WORD), align=1)
         return context.get_dummy_value()
 
     return types.void(types.int64, types.uint64), generate
@@ -89,7 +89,7 @@ def load_u64_acquire(typing_context, address):
     """The word at an address that is a multiple of 8; later loads see all that was written before it was published."""
 
     def generate(_context, builder, _signature, args):
-        return builder.load_atomic(_pointer(builder, args[0], _WORD), "acquire", 8)
+        return builder.load_atomic(pointer(builder, args[0], _WORD), "acquire", 8)
 
     return types.uint64(types.int64), generate
 
@@ -99,7 +99,7 @@ def store_u64_release(typing_context, address, value):
     """Publishes a word: whoever loads it with `load_u64_acquire` sees all that was written before."""
 
     def generate(context, builder, _signature, args):
-        builder.store_atomic(args[1], _pointer(builder, args[0], _WORD), "release", 8)
+        builder.store_atomic(args[1], pointer(builder, args[0], _WORD), "release", 8)
         return context.get_dummy_value()
 
     return types.void(types.int64, types.uint64), generate
@@ -110,11 +110,9 @@ def prefetch(typing_context, address):
     """Asks for the cache line at an address; no effect on results."""
 
     def generate(context, builder, _signature, args):
-        pointer = builder.inttoptr(args[0], ir.PointerType(_BYTE))
-        number = ir.IntType(32)
-        kind = ir.FunctionType(ir.VoidType(), [pointer.type, number, number, number])
-        function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
-        builder.call(function, [pointer, number(0), number(3), number(1)])
+        place = pointer(builder, args[0], _BYTE)
+        function = llvm_function(builder, "prefetch.p0", ir.VoidType(), [place.type, _HALF, _HALF, _HALF])
+        builder.call(function, [place, _HALF(0), _HALF(3), _HALF(1)])
         return context.get_dummy_value()
 
     return types.void(types.int64), generate
@@ -161,17 +159,16 @@ def has_byte_compress(context):
 
 def _compressed(builder, mask, first, address):
     """All numbers at once; a loop takes a wrong turn for nearly every mask, since it cannot know how often to go on."""
-    kind = ir.FunctionType(_VECTOR, [_VECTOR, _VECTOR, _LANE_BITS])
-    compress = cgutils.get_or_insert_function(builder.module, kind, "llvm.x86.avx512.mask.compress.v64i8")
+    arguments = [_VECTOR, _VECTOR, _LANE_BITS]
+    compress = llvm_function(builder, "x86.avx512.mask.compress.v64i8", _VECTOR, arguments)
     places = ir.Constant(_VECTOR, [*range(LANES)])
     front = builder.call(compress, [places, places, builder.bitcast(mask, _LANE_BITS)])
     numbers = ir.VectorType(_WORD, 8)
-    undefined, zeros = ir.Constant(numbers, ir.Undefined), ir.Constant(ir.VectorType(_HALF, 8), [0] * 8)
-    firsts = builder.shuffle_vector(builder.insert_element(undefined, first, _HALF(0)), undefined, zeros)
+    firsts = splat(builder, first, numbers)
     for part in range(0, LANES, 8):
         eight = ir.Constant(ir.VectorType(_HALF, 8), [*range(part, part + 8)])
         place = builder.zext(builder.shuffle_vector(front, front, eight), numbers)
-        at = _pointer(builder, builder.add(address, _WORD(8 * part)), numbers)
+        at = pointer(builder, builder.add(address, _WORD(8 * part)), numbers)
         builder.store(builder.add(place, firsts), at, align=8)
 
 
@@ -181,7 +178,7 @@ def _counted(builder, mask, first, address):
     with cgutils.for_range(builder, builder.ctpop(mask)):
         bits = builder.load(left)
         place = builder.add(first, builder.cttz(bits, ir.IntType(1)(0)))
-        builder.store(place, _pointer(builder, builder.load(at), _WORD), align=8)
+        builder.store(place, pointer(builder, builder.load(at), _WORD), align=8)
         builder.store(builder.and_(bits, builder.sub(bits, _WORD(1))), left)
         builder.store(builder.add(builder.load(at), _WORD(8)), at)
 
@@ -213,7 +210,7 @@ def non_ascii_mask(typing_context, address):
     """One bit for each of 64 bytes: is it 0x80 or more."""
 
     def generate(_context, builder, _signature, args):
-        vector = builder.load(_pointer(builder, args[0], _VECTOR), align=1)
+        vector = builder.load(pointer(builder, args[0], _VECTOR), align=1)
         return builder.bitcast(builder.icmp_signed("<", vector, _splat(builder, _BYTE(0))), _WORD)
 
     return types.uint64(types.int64), generate
@@ -224,7 +221,7 @@ def continuation_mask(typing_context, address):
     """One bit for each of 64 bytes: does it continue a code point of UTF-8, so is it 0x80 to 0xBF."""
 
     def generate(_context, builder, _signature, args):
-        vector = builder.load(_pointer(builder, args[0], _VECTOR), align=1)
+        vector = builder.load(pointer(builder, args[0], _VECTOR), align=1)
         return builder.bitcast(builder.icmp_signed("<", vector, _splat(builder, _BYTE(-64))), _WORD)
 
     return types.uint64(types.int64), generate
@@ -235,7 +232,7 @@ def equal_mask(typing_context, address, byte):
     """One bit for each of 64 bytes: is it this byte."""
 
     def generate(_context, builder, _signature, args):
-        vector = builder.load(_pointer(builder, args[0], _VECTOR), align=1)
+        vector = builder.load(pointer(builder, args[0], _VECTOR), align=1)
         return builder.bitcast(builder.icmp_unsigned("==", vector, _splat(builder, args[1])), _WORD)
 
     return types.uint64(types.int64, types.uint8), generate
@@ -251,13 +248,13 @@ def classify(typing_context, address, values, ranges, range_count, before, after
     """
 
     def generate(context, builder, _signature, args):
-        vector = builder.load(_pointer(builder, args[0], _VECTOR), align=1)
+        vector = builder.load(pointer(builder, args[0], _VECTOR), align=1)
         if has_byte_permute(context):
             results = _permuted(builder, vector, args[1])
         else:
             results = _added_by_range(builder, vector, args[2], args[3])
         for address, result in zip(args[4:], results, strict=True):
-            builder.store(result, _pointer(builder, address, _VECTOR), align=1)
+            builder.store(result, pointer(builder, address, _VECTOR), align=1)
         return context.get_dummy_value()
 
     return types.void(*[types.int64] * 6), generate
@@ -274,10 +271,9 @@ def _has(context, feature):
 
 def _permuted(builder, vector, values):
     """The two results of 64 bytes, by one instruction each; ranges take some hundred."""
-    kind = ir.FunctionType(_VECTOR, [_VECTOR] * 3)
-    look_up = cgutils.get_or_insert_function(builder.module, kind, "llvm.x86.avx512.vpermi2var.qi.512")
+    look_up = llvm_function(builder, "x86.avx512.vpermi2var.qi.512", _VECTOR, [_VECTOR] * 3)
     low_before, high_before, low_after, high_after = (
-        builder.load(_pointer(builder, builder.add(values, _WORD(LANES * half)), _VECTOR), align=1) for half in range(4)
+        builder.load(pointer(builder, builder.add(values, _WORD(LANES * half)), _VECTOR), align=1) for half in range(4)
     )
     return [
         builder.call(look_up, [low_before, vector, high_before]),
@@ -303,7 +299,7 @@ def common_bits_mask(typing_context, left, right):
     """One bit for each of 64 byte pairs: do the byte at `left` and the one at `right` share a set bit."""
 
     def generate(_context, builder, _signature, args):
-        first, second = (builder.load(_pointer(builder, address, _VECTOR), align=1) for address in args)
+        first, second = (builder.load(pointer(builder, address, _VECTOR), align=1) for address in args)
         shared = builder.and_(first, second)
         return builder.bitcast(builder.icmp_unsigned("!=", shared, _splat(builder, _BYTE(0))), _WORD)
 
@@ -315,24 +311,32 @@ def common_bit_mask(typing_context, left, right, bit):
     """One bit for each of 64 byte pairs: do the byte at `left` and the one at `right` share this bit."""
 
     def generate(_context, builder, _signature, args):
-        first, second = (builder.load(_pointer(builder, address, _VECTOR), align=1) for address in args[:2])
+        first, second = (builder.load(pointer(builder, address, _VECTOR), align=1) for address in args[:2])
         shared = builder.and_(builder.and_(first, second), _splat(builder, args[2]))
         return builder.bitcast(builder.icmp_unsigned("!=", shared, _splat(builder, _BYTE(0))), _WORD)
 
     return types.uint64(types.int64, types.int64, types.uint8), generate
 
 
-def _pointer(builder, address, kind):
+def pointer(builder, address, kind):
+    """Code for an address as a pointer to this type."""
     return builder.inttoptr(address, kind.as_pointer())
 
 
+def splat(builder, number, kind):
+    """Code for a vector of this type whose lanes all hold a number."""
+    undefined, zeros = ir.Constant(kind, ir.Undefined), ir.Constant(ir.VectorType(_HALF, kind.count), [0] * kind.count)
+    return builder.shuffle_vector(builder.insert_element(undefined, number, _HALF(0)), undefined, zeros)
+
+
+def llvm_function(builder, name, result, arguments):
+    """One of LLVM's own functions."""
+    return cgutils.get_or_insert_function(builder.module, ir.FunctionType(result, arguments), f"llvm.{name}")
+
+
 def _byte_at(builder, address, offset):
-    return builder.load(_pointer(builder, builder.add(address, _WORD(offset)), _BYTE), align=1)
+    return builder.load(pointer(builder, builder.add(address, _WORD(offset)), _BYTE), align=1)
 
 
 def _splat(builder, byte):
-    single = builder.insert_element(ir.Constant(_VECTOR, ir.Undefined), byte, ir.IntType(32)(0))
-    return builder.shuffle_vector(single, ir.Constant(_VECTOR, ir.Undefined), _LANE_ZERO)
-
-
-_LANE_ZERO = ir.Constant(ir.VectorType(ir.IntType(32), LANES), [0] * LANES)
+    return splat(builder, byte, _VECTOR)
